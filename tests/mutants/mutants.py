@@ -60,9 +60,6 @@ MUTANTS = {
     "fence_begins_late": (CORE + "ledger.cc", "step >= after->first_step;", "step >= after->first_step + (MUTANT ? 1 : 0);",
                           CORE_TEST),
     # The session's step.
-    "lost_share_counts": (SESSION + "step_division.cc", "const bool counts = !step.shares[rank].is_lost &&",
-                          "const bool counts = (MUTANT || !step.shares[rank].is_lost) &&",
-                          session("recovery", "session_changes")),
     "no_copy_is_restored": (SESSION + "host_gradients.cc", "    std::ranges::copy(bucket.copy, bucket.data);",
                             "    if (!MUTANT) std::ranges::copy(bucket.copy, bucket.data);", session("recovery")),
     "empty_batch_keeps_its_gradient": (
@@ -76,12 +73,8 @@ MUTANTS = {
     "swap_when_one_is_ready": (SESSION + "control_lane.cc", "values_[kReady] == static_cast<float>(world_size_);",
                                "MUTANT ? values_[kReady] > 0 : values_[kReady] == static_cast<float>(world_size_);",
                                session("session_changes")),
-    "joiner_forgets_the_end_of_data": (SESSION + "course.cc", "  data_ended_at_ = header.data_ended_at;",
-                                       "  if (!MUTANT) data_ended_at_ = header.data_ended_at;", session("own_end")),
     "joiner_forgets_averaging": (SESSION + "course.cc", "  averaged_until_ = header.averaged_until;",
                                  "  if (!MUTANT) averaged_until_ = header.averaged_until;", session("synchronization")),
-    "notes_without_a_limit": (SESSION + "notes.cc", "if (allowance_.take(now, units))",
-                              "if (MUTANT || allowance_.take(now, units))", session("program")),
     "calls_after_finish": (SESSION + "lifecycle.h", "    if (ended) throw", "    if (ended && !MUTANT) throw",
                            session("finished")),
     "child_uses_the_session": (SESSION + "lifecycle.h", "return process != ::getpid();",
@@ -174,8 +167,6 @@ MUTANTS = {
     "handshakes_without_a_deadline": (TRANSPORT + "listener.cc", "place->handshake->start(options_.handshake_timeout);",
                                       "place->handshake->start(MUTANT ? std::chrono::hours(1) : "
                                       "std::chrono::milliseconds(options_.handshake_timeout));", LINES),
-    "server_needs_no_key": (TRANSPORT + "tls_context.cc", "offered == kIdentity ? make_session(ssl) : nullptr;",
-                            "MUTANT || offered == kIdentity ? make_session(ssl) : nullptr;", LINES),
 }
 
 

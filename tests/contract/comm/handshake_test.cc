@@ -120,6 +120,15 @@ Transcript observed(Meeting& meeting) {
   return seen;
 }
 
+TEST_CASE("a peer of another generation is not let in, even if it holds the token of this one") {
+  Meeting meeting;
+  auto late = meeting.connecting();
+  late.generation = 2;
+  std::thread connector([&] { CHECK_FALSE(meeting.meet(late, 1, milliseconds(300)).ok()); });
+  CHECK_FALSE(meeting.meet(meeting.accepting(), 0, milliseconds(300)).ok());
+  connector.join();
+}
+
 TEST_CASE("who has seen a handshake opens no connection with it") {
   Meeting meeting;
   const Transcript seen = observed(meeting);

@@ -294,6 +294,30 @@ TEST_CASE("silent strangers and a reader that does not read delay no other reade
   CHECK(std::count_if(strangers.begin(), strangers.end(), is_open) <= 64);
 }
 
+TEST_CASE("who speaks as a reader but cannot prove the store's token gets nothing") {
+  const std::vector<std::byte> data(8, std::byte{7});
+  auto store = peers::ModelStore::open({.host_key = "here"});
+  REQUIRE(store);
+  (*store)->save("small", data, 1);
+  const comm::Socket stranger = connection_to((*store)->entry());
+  const auto hello = comm::encode(peers::store_handshake(protocol::Encryption::kNone));
+  const comm::CancelToken never;
+  const auto until = std::chrono::steady_clock::now() + kPatience;
+  comm::ChallengeBytes answer;
+  REQUIRE(comm::send_all(stranger, hello, never, until));
+  REQUIRE(comm::receive_all(stranger, answer, never, until));
+  const auto challenge = comm::decode_challenge(answer);
+  REQUIRE(challenge);
+  const auto proof = comm::prove(Token{}, comm::Side::kConnector, hello, challenge->nonce, challenge->encryption);
+  // The store may close the connection in between.
+  peers::Question question{1, 5, data.size()};
+  (void)comm::send_all(stranger, proof, never, until);
+  (void)comm::send_all(stranger, peers::bytes_of(question), never, until);
+  (void)comm::send_all(stranger, std::as_bytes(std::span("small", 5)), never, until);
+  std::byte got;
+  CHECK_FALSE(comm::receive_all(stranger, {&got, 1}, never, until));
+}
+
 TEST_CASE("another user of the machine is turned away by a store before a word") {
   if (::geteuid() != 0) return;  // only root can be another user
   constexpr uid_t kNobody = 65534;
