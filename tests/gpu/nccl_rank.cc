@@ -312,6 +312,8 @@ class Rank {
     auto& plane = planes_[name];
     leave_loop(plane);
     const auto begin = Clock::now();
+    // The loop may have left a call that is not done, before which Revoke is refused.
+    (void)settle(plane.handle, comm::kNcclInProgress, 5'000);
     const int code = settle(plane.handle, nccl_.revoke(plane.handle, 0), 5'000);
     say(R"({"code": %d, "ms": %.3f})", code, ms_since(begin));
   }

@@ -2,8 +2,10 @@
 #include <doctest/doctest.h>
 
 #include <atomic>
+#include <chrono>
 #include <numeric>
 #include <thread>
+#include <type_traits>
 #include <vector>
 
 #include "tests/standin/standin_cuda.h"
@@ -12,6 +14,7 @@
 #include "train/device/device_port.h"
 #include "train/device/event.h"
 #include "train/device/kernel_module.h"
+#include "train/device/pinned_memory.h"
 #include "train/device/stream.h"
 
 namespace elastictrain::device {
@@ -161,6 +164,31 @@ TEST_CASE("an event puts the work of two streams into order") {
   REQUIRE(second->synchronize().ok());
   CHECK(seen == values);
   CHECK(event->query() == kCudaSuccess);
+}
+
+// The stand-in is as unkind as a driver.
+TEST_CASE("freeing memory waits for all work of the device, whichever stream holds it") {
+  const auto device = gpu();
+  auto stream = Stream::create(device);
+  REQUIRE(stream.ok());
+  auto memory = DeviceMemory::allocate(device, 16);
+  auto pinned = PinnedMemory::allocate(device, 16);
+  REQUIRE((memory.ok() && pinned.ok()));
+  const auto ends_after_work = [&](auto& owner) {
+    std::atomic<bool> done{false};
+    standin_cuda_enqueue(
+        stream->handle(),
+        [](void* flag) {
+          std::this_thread::sleep_for(std::chrono::milliseconds(20));
+          *static_cast<std::atomic<bool>*>(flag) = true;
+        },
+        &done);
+    owner = std::remove_reference_t<decltype(owner)>();
+    const bool was_done = done;
+    return stream->synchronize().ok() && was_done;
+  };
+  CHECK(ends_after_work(*memory));
+  CHECK(ends_after_work(*pinned));
 }
 
 TEST_CASE("state on the device is read and written through pieces of pinned memory") {

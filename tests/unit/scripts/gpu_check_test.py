@@ -50,7 +50,7 @@ class Budget(unittest.TestCase):
         self.assertEqual((status, text.count("as it must be")), (0, 2))
         self.assertIn("verdict: PASSED", text)
 
-    def test_what_does_not_end_is_said_and_what_does_not_fit_is_named(self):
+    def check_with_an_endless_part(self, needs):
         clock = types.SimpleNamespace(now=0.0, monotonic=lambda: clock.now)
 
         def endless():
@@ -59,11 +59,21 @@ class Budget(unittest.TestCase):
             raise gpu_check.TimeIsUp
 
         with unittest.mock.patch.object(gpu_check, "time", clock):
-            status, text = self.check([Part("a", "", 1, good), Part("slow", "", 1, endless), Part("b", "", 50, good)])
+            status, text = self.check([Part("a", "", 1, good), Part("long", "", needs, endless), Part("b", "", 50, good)])
+        self.assertIn("| long |  | not done after 540 s |", text)
+        return status, text
+
+    def test_what_hangs_fails_and_what_does_not_fit_is_named(self):
+        status, text = self.check_with_an_endless_part(needs=60)
         self.assertEqual(status, 1)
-        self.assertIn("| slow |  | not done after 540 s |", text)
         self.assertIn("not within 540 s: b; --only b runs them", text)
-        self.assertIn("verdict: FAILED: slow", text)
+        self.assertIn("verdict: FAILED: long", text)
+
+    def test_what_the_budget_ends_is_named_and_does_not_fail(self):
+        status, text = self.check_with_an_endless_part(needs=400)
+        self.assertEqual(status, 0)
+        self.assertIn("not within 540 s: long, b; --only long,b runs them", text)
+        self.assertIn("verdict: PASSED", text)
 
     def test_a_part_is_ended_when_its_time_is_up(self):
         with self.assertRaises(gpu_check.TimeIsUp), gpu_check.ended_after(0.05):
