@@ -76,7 +76,7 @@ class ClusterSide {
   asio::steady_timer timer_;
   bool soon_ = false;
   bool open_ = false;
-  std::string queued_;  // as last told
+  std::string queued_;  // as last reported
   std::shared_ptr<char> life_ = std::make_shared<char>();
 };
 

@@ -49,7 +49,7 @@ Result<std::unique_ptr<cluster::RunLink>> make_cluster_link(asio::io_context& io
   }
   join.suspends_in_memory = true;
   join.suspends_to_file = plan.settings.has_checkpoints;
-  join.wishes = {config.job.one_host, static_cast<std::uint32_t>(config.job.most_hosts), config.job.hosts};
+  join.demand = {config.job.one_host, static_cast<std::uint32_t>(config.job.most_hosts), config.job.hosts};
   cluster::RunLinkSettings settings;
   settings.socket = std::filesystem::absolute(*directory).string() + "/" + cluster::kClusterSocketName;
   settings.cluster = config.cluster;

@@ -49,19 +49,19 @@ Slots LeaseBook::choose_owned(Holder holder, Choose choose) const {
   return chosen;
 }
 
-void LeaseBook::set_wish(Slot slot, Holder holder) {
+void LeaseBook::set_planned(Slot slot, Holder holder) {
   Place& place = *find(slot);
-  if (place.wish == holder) return;
-  if (place.wish != kNobody) accounts_[place.wish].wished.erase(slot);
-  if (holder != kNobody) accounts_[holder].wished.insert(slot);
-  place.wish = holder;
+  if (place.planned == holder) return;
+  if (place.planned != kNobody) accounts_[place.planned].planned.erase(slot);
+  if (holder != kNobody) accounts_[holder].planned.insert(slot);
+  place.planned = holder;
 }
 
 void LeaseBook::pass(Slot slot, Holder holder, bool leased) {
   Place& place = *find(slot);
   if (place.owner != kNobody) accounts_[place.owner].owned.erase(slot);
   if (holder != kNobody) accounts_[holder].owned.insert(slot);
-  place = {.owner = holder, .wish = place.wish, .leased = leased};
+  place = {.owner = holder, .planned = place.planned, .leased = leased};
 }
 
 void LeaseBook::set_host(std::uint32_t host, std::uint32_t slots) {
@@ -71,21 +71,21 @@ void LeaseBook::set_host(std::uint32_t host, std::uint32_t slots) {
   }
   slots_[host] = slots;
   if (places_[host].size() < slots) places_[host].resize(slots);
-  for (std::uint32_t number = slots; number < places_[host].size(); ++number) set_wish({host, number}, kNobody);
+  for (std::uint32_t number = slots; number < places_[host].size(); ++number) set_planned({host, number}, kNobody);
 }
 
-void LeaseBook::wish(const std::vector<std::pair<Holder, Slots>>& wishes) {
-  for (const auto& [holder, slots] : wishes) {
+void LeaseBook::plan(const std::vector<std::pair<Holder, Slots>>& plan) {
+  for (const auto& [holder, slots] : plan) {
     const auto found = accounts_.find(holder);
     if (found == accounts_.end()) continue;
-    const std::set<Slot> before = found->second.wished;
+    const std::set<Slot> before = found->second.planned;
     for (const Slot slot : before) {
-      if (!contains(slots, slot)) set_wish(slot, kNobody);
+      if (!contains(slots, slot)) set_planned(slot, kNobody);
     }
   }
-  for (const auto& [holder, slots] : wishes) {
+  for (const auto& [holder, slots] : plan) {
     for (const Slot slot : slots) {
-      if (exists(slot)) set_wish(slot, holder);
+      if (exists(slot)) set_planned(slot, holder);
     }
   }
 }
@@ -99,10 +99,10 @@ void LeaseBook::take_out(Account& account, Place& place, double now_s) {
 
 std::vector<Holder> LeaseBook::settle(double now_s) {
   each_place([&](Slot slot, Place& place) {
-    if (place.leased && place.wish != place.owner) {
+    if (place.leased && place.planned != place.owner) {
       take_out(accounts_[place.owner], place, now_s);
-    } else if (!place.leased && place.wish != kNobody && (place.owner == kNobody || place.owner == place.wish)) {
-      pass(slot, place.wish, true);
+    } else if (!place.leased && place.planned != kNobody && (place.owner == kNobody || place.owner == place.planned)) {
+      pass(slot, place.planned, true);
       place.heard = true;
       accounts_[place.owner].changed = true;
     }
@@ -137,7 +137,7 @@ void LeaseBook::claim(Holder holder, Slot slot, double now_s) {
   Place& place = *find(slot);
   if (place.owner != holder) {
     if (place.leased) accounts_[place.owner].changed = true;
-    if (place.wish == place.owner) set_wish(slot, kNobody);
+    if (place.planned == place.owner) set_planned(slot, kNobody);
     pass(slot, holder, false);
     place.recalled_s = now_s;
     place.recall_version = accounts_[holder].lease.version;
@@ -167,7 +167,7 @@ Slots LeaseBook::vacate(Holder holder) {
   const auto found = accounts_.find(holder);
   if (found == accounts_.end()) return owned_before;
   Account& account = found->second;
-  for (const Slot slot : wished(holder)) set_wish(slot, kNobody);
+  for (const Slot slot : planned(holder)) set_planned(slot, kNobody);
   for (const Slot slot : owned_before) pass(slot, kNobody, false);
   account.held.clear();
   if (!account.lease.slots.empty()) account.lease = {account.lease.version + 1, {}};
@@ -190,12 +190,12 @@ void LeaseBook::recall_lease(Holder holder, const Lease& lease, double now_s) {
     place.leased = false;
     place.recalled_s = now_s;
     place.recall_version = lease.version;
-    if (place.wish == holder) set_wish(slot, kNobody);
+    if (place.planned == holder) set_planned(slot, kNobody);
   }
   for (const Slot slot : lease.slots) {
     if (find(slot) == nullptr) continue;
     pass(slot, holder, true);
-    set_wish(slot, holder);
+    set_planned(slot, holder);
     account.lease.slots.push_back(slot);
   }
 }
@@ -204,7 +204,7 @@ void LeaseBook::recall_return(Holder holder, const Slots& slots) {
   for (const Slot slot : slots) {
     const Place* const place = find(slot);
     if (place == nullptr || place->owner != holder) continue;
-    if (place->wish == holder) set_wish(slot, kNobody);
+    if (place->planned == holder) set_planned(slot, kNobody);
     pass(slot, kNobody, false);
   }
   Lease& lease = accounts_[holder].lease;
@@ -239,9 +239,9 @@ const Slots& LeaseBook::held(Holder holder) const {
   return found == accounts_.end() ? none : found->second.held;
 }
 
-Slots LeaseBook::wished(Holder holder) const {
+Slots LeaseBook::planned(Holder holder) const {
   const auto found = accounts_.find(holder);
-  return found == accounts_.end() ? Slots() : Slots(found->second.wished.begin(), found->second.wished.end());
+  return found == accounts_.end() ? Slots() : Slots(found->second.planned.begin(), found->second.planned.end());
 }
 
 Slots LeaseBook::owned(Holder holder) const {

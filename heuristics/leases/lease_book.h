@@ -1,11 +1,11 @@
 // Purpose: who may use which slot of which host, and when a slot passes from one holder to the next.
 //
 // A slot belongs to one holder from the moment in which it is leased until it is given back. Somebody else may be meant
-// to have it next (wish), but gets it only then. A slot is given back when its holder has said, knowing a lease without
-// it, that none of its processes is there. A lease is the whole set of slots that a holder may use; each change of it
-// has a new version, and versions of a holder only rise.
+// to have it next (it is planned for that one), but gets it only then. A slot is given back when its holder has said,
+// knowing a lease without it, that none of its processes is there. A lease is the whole set of slots that a holder may
+// use; each change of it has a new version, and versions of a holder only rise.
 //
-// Pure, deterministic, no clock: times are seconds since any common instant. Ownership: values. Cost: wish() and
+// Pure, deterministic, no clock: times are seconds since any common instant. Ownership: values. Cost: plan() and
 // settle() are O(slots), what is asked of one holder O(its slots). Errors: check() says what is wrong with what a
 // holder says; hear() is for what passed it.
 #pragma once
@@ -52,8 +52,9 @@ class LeaseBook {
   // Makes a host known, or changes its number of slots. Slots beyond it pass on to nobody.
   void set_host(std::uint32_t host, std::uint32_t slots);
 
-  // What should be once everything has been given back. A slot has one wish; other slots of these holders have none.
-  void wish(const std::vector<std::pair<Holder, Slots>>& wishes);
+  // What should be once everything has been given back. A slot is planned for one holder; other slots of these holders
+  // are for nobody.
+  void plan(const std::vector<std::pair<Holder, Slots>>& plan);
   // Carries out what can be carried out now. Returns the holders whose lease has changed, ascending.
   std::vector<Holder> settle(double now_s);
 
@@ -73,7 +74,7 @@ class LeaseBook {
 
   const Lease& lease(Holder holder) const;
   std::uint64_t seen(Holder holder) const;
-  Slots wished(Holder holder) const;
+  Slots planned(Holder holder) const;
   // Slots that belong to it, leased or not.
   Slots owned(Holder holder) const;
   // What it said last.
@@ -93,7 +94,7 @@ class LeaseBook {
  private:
   struct Place {
     Holder owner = kNobody;
-    Holder wish = kNobody;
+    Holder planned = kNobody;
     bool leased = false;    // in its owner's lease
     bool heard = false;     // its owner has said that it holds it, or the lease was made here
     double recalled_s = 0;  // since when it is its owner's but not leased
@@ -104,7 +105,7 @@ class LeaseBook {
     std::uint64_t seen = 0;
     Slots held;
     std::set<Slot> owned;
-    std::set<Slot> wished;
+    std::set<Slot> planned;
     bool changed = false;
   };
 
@@ -115,8 +116,8 @@ class LeaseBook {
   void each_place(Use use);
   template <class Choose>
   Slots choose_owned(Holder holder, Choose choose) const;
-  void set_wish(Slot slot, Holder holder);
-  // The owner changes; the wish stays.
+  void set_planned(Slot slot, Holder holder);
+  // The owner changes; for whom the slot is planned stays.
   void pass(Slot slot, Holder holder, bool leased);
   void take_out(Account& account, Place& place, double now_s);
   void claim(Holder holder, Slot slot, double now_s);

@@ -271,9 +271,9 @@ void ClusterProcess::take_join(std::uint64_t connection, const Peer& peer, const
   event.spec.start = join.start;
   event.spec.samples_total = join.samples_total;
   event.spec.suspends = join.suspends_to_file;
-  event.spec.one_host = join.wishes.one_host;
-  event.spec.most_hosts = join.wishes.most_hosts;
-  event.spec.hosts = join.wishes.hosts;
+  event.spec.one_host = join.demand.one_host;
+  event.spec.most_hosts = join.demand.most_hosts;
+  event.spec.hosts = join.demand.hosts;
   event.lease = join.lease;
   event.holds = *holds;
   event.unix_s = unix_now_s();

@@ -13,10 +13,10 @@ namespace {
 
 using Object = nlohmann::ordered_json;
 
-constexpr std::size_t kMostArguments = 4096;
-constexpr std::size_t kMostTextBytes = 128 * 1024;
+constexpr std::size_t kMaxArguments = 4096;
+constexpr std::size_t kMaxRequestTextBytes = 128 * 1024;
 constexpr std::uint64_t kPriorityShift = 1000;  // from -1000 to 1000
-constexpr int kMostDepth = 8;
+constexpr int kMaxRequestDepth = 8;
 
 int status_of(jobs::Outcome outcome) {
   switch (outcome) {
@@ -37,9 +37,9 @@ std::vector<std::string> long_texts(const nlohmann::json& object, const char* na
   std::vector<std::string> texts;
   const auto found = object.find(name);
   if (found == object.end()) return texts;
-  const bool list = found->is_array() && found->size() <= kMostArguments;
+  const bool list = found->is_array() && found->size() <= kMaxArguments;
   for (const auto& one : list ? *found : nlohmann::json::array()) {
-    if (!one.is_string() || one.get_ref<const std::string&>().size() > kMostTextBytes ||
+    if (!one.is_string() || one.get_ref<const std::string&>().size() > kMaxRequestTextBytes ||
         one.get_ref<const std::string&>().find('\0') != std::string::npos) {
       problem = std::string(name) + " must be a list of texts of at most 128 KiB";
       return {};
@@ -145,7 +145,7 @@ Object job_json(const jobs::Job& job, const jobs::Cluster& cluster, const Cluste
 }  // namespace
 
 Result<ClientRequest> parse_client_request(const std::string& line) {
-  const nlohmann::json object = parse_json(line, kMostDepth);
+  const nlohmann::json object = parse_json(line, kMaxRequestDepth);
   if (!object.is_object()) return Error{ErrorCode::kInvalid, "a request must be one JSON object on a line"};
   std::string problem;
   LineReader in(object, "", problem);

@@ -27,9 +27,9 @@ namespace {
 using ClusterSocket = asio::local::stream_protocol::socket;
 using ClusterAcceptor = asio::local::stream_protocol::acceptor;
 
-constexpr std::size_t kMostConnections = 8192;
-constexpr std::size_t kMostBuffered = 64u << 20;  // the queue of 20,000 jobs fits
-constexpr std::chrono::seconds kSilence{10};      // of a peer that is no run
+constexpr std::size_t kMaxConnections = 8192;
+constexpr std::size_t kMaxBuffered = 64u << 20;  // the queue of 20,000 jobs fits
+constexpr std::chrono::seconds kSilence{10};     // of a peer that is no run
 constexpr std::chrono::milliseconds kAcceptAgain{50};
 
 class Connected;
@@ -56,7 +56,7 @@ class Connected : public std::enable_shared_from_this<Connected> {
   void send(const std::string& line) {
     if (closing_ || state_ == nullptr) return;
     buffered_ += line.size() + 1;
-    if (buffered_ > kMostBuffered) return drop(true);
+    if (buffered_ > kMaxBuffered) return drop(true);
     lines_.push_back(line + "\n");
     if (lines_.size() == 1) write();
   }
@@ -201,7 +201,7 @@ class UnixClusterServer final : public ClusterServer {
 
   void welcome(ClusterSocket socket) {
     const auto peer = peer_of(socket.native_handle());
-    if (!peer || state_.connected.size() >= kMostConnections) return;
+    if (!peer || state_.connected.size() >= kMaxConnections) return;
     if (!everyone_ && peer->uid != ::geteuid() && peer->uid != 0) return;
     const std::uint64_t number = ++last_;
     const auto one = std::make_shared<Connected>(number, *peer, std::move(socket), state_);

@@ -48,8 +48,8 @@ json to_json(const Join& join) {
   json suspend = json::array();
   if (join.suspends_to_file) suspend.push_back("file");
   if (join.suspends_in_memory) suspend.push_back("host");
-  const json wishes{
-      {"one_host", join.wishes.one_host}, {"most_hosts", join.wishes.most_hosts}, {"hosts", join.wishes.hosts}};
+  const json demand{
+      {"one_host", join.demand.one_host}, {"most_hosts", join.demand.most_hosts}, {"hosts", join.demand.hosts}};
   return {{"command", "join"},
           {"protocol", join.protocol},
           {"job", or_null(join.job)},
@@ -63,7 +63,7 @@ json to_json(const Join& join) {
           {"holds", to_json(join.holds)},
           {"samples_total", or_null(join.samples_total)},
           {"suspend", suspend},
-          {"wishes", wishes}};
+          {"wishes", demand}};
 }
 
 json to_json(const Report& report) {
@@ -161,10 +161,10 @@ Join read_join(LineReader& from) {
     if (way != "file" && way != "host") from.wrong("suspend", "a list of \"file\" and \"host\"");
     (way == "file" ? join.suspends_to_file : join.suspends_in_memory) = true;
   }
-  from.object("wishes", [&](LineReader& wishes) {
-    join.wishes.one_host = wishes.flag("one_host");
-    join.wishes.most_hosts = wishes.whole("most_hosts", 0, kMaxHosts, 0);
-    join.wishes.hosts = wishes.names("hosts", kMaxHosts);
+  from.object("wishes", [&](LineReader& demand) {
+    join.demand.one_host = demand.flag("one_host");
+    join.demand.most_hosts = demand.whole("most_hosts", 0, kMaxHosts, 0);
+    join.demand.hosts = demand.names("hosts", kMaxHosts);
   });
   return join;
 }

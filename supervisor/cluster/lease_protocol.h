@@ -48,11 +48,11 @@ struct HostSlots {
   bool operator==(const HostSlots&) const = default;
 };
 
-struct Wishes {
+struct HostDemand {
   bool one_host = false;
   std::uint32_t most_hosts = 0;    // 0: any number
   std::vector<std::string> hosts;  // only these; empty: any
-  bool operator==(const Wishes&) const = default;
+  bool operator==(const HostDemand&) const = default;
 };
 
 struct Join {
@@ -69,7 +69,7 @@ struct Join {
   std::optional<std::uint64_t> samples_total = {};
   bool suspends_to_file = false;    // "suspend" contains "file": an empty lease makes it write a checkpoint and leave
   bool suspends_in_memory = false;  // "suspend" contains "host": `hold` of a lease makes it stand still
-  Wishes wishes = {};
+  HostDemand demand = {};
   bool operator==(const Join&) const = default;
 };
 

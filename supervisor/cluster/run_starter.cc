@@ -9,7 +9,7 @@
 namespace elastictrain::cluster {
 namespace {
 
-constexpr std::size_t kKeptWords = 2000;
+constexpr std::size_t kKeptBytes = 2000;
 constexpr const char* kOwnProgram = "/proc/self/exe";
 
 std::string own_program() {
@@ -19,7 +19,7 @@ std::string own_program() {
   return path.empty() ? kOwnProgram : path;
 }
 
-std::string last_words(const std::string& text) {
+std::string last_line(const std::string& text) {
   const std::size_t end = text.find_last_not_of('\n');
   if (end == std::string::npos) return "";
   const std::size_t begin = text.rfind('\n', end);
@@ -34,15 +34,15 @@ struct RunStarter::Child {
   std::uint32_t attempt = 0;
   std::unique_ptr<launcher::Process> process;
   std::array<char, 4096> block{};
-  std::string words;
+  std::string output;
   launcher::ExitStatus status;
   bool exited = false;
   bool silent = false;
-  bool told = false;
+  bool reported = false;
 };
 
 RunStarter::~RunStarter() {
-  for (const auto& [job, child] : children_) child->told = true;
+  for (const auto& [job, child] : children_) child->reported = true;
 }
 
 void RunStarter::start(const jobs::Job& job, bool resume) {
@@ -67,17 +67,17 @@ void RunStarter::start(const jobs::Job& job, bool resume) {
   spec.new_session = true;
   auto started = launcher::Process::spawn(io_, spec, [this, weak = std::weak_ptr(child)](launcher::ExitStatus status) {
     const auto one = weak.lock();
-    if (one == nullptr || one->told) return;
+    if (one == nullptr || one->reported) return;
     one->status = status;
     one->exited = true;
     report(one);
   });
   if (!started.ok()) {
-    child->words = started.error().message;
+    child->output = started.error().message;
     child->status.exit_code = 126;
     child->exited = child->silent = true;
     asio::post(io_, [this, weak = std::weak_ptr(child)] {
-      if (const auto one = weak.lock(); one != nullptr && !one->told) report(one);
+      if (const auto one = weak.lock(); one != nullptr && !one->reported) report(one);
     });
     return;
   }
@@ -91,13 +91,13 @@ void RunStarter::read_error(const std::shared_ptr<Child>& child) {
   child->process->error().async_read_some(
       asio::buffer(child->block), [this, weak = std::weak_ptr(child)](asio::error_code error, std::size_t count) {
         const auto one = weak.lock();
-        if (one == nullptr || one->told) return;
+        if (one == nullptr || one->reported) return;
         if (error) {
           one->silent = true;
           return report(one);
         }
-        one->words.append(one->block.data(), count);
-        if (one->words.size() > 2 * kKeptWords) one->words.erase(0, one->words.size() - kKeptWords);
+        one->output.append(one->block.data(), count);
+        if (one->output.size() > 2 * kKeptBytes) one->output.erase(0, one->output.size() - kKeptBytes);
         read_error(one);
       });
 }
@@ -105,13 +105,13 @@ void RunStarter::read_error(const std::shared_ptr<Child>& child) {
 // A process that the run left behind may keep the pipe open: its exit is enough.
 void RunStarter::report(const std::shared_ptr<Child>& child) {
   if (!child->exited) return;
-  child->told = true;
+  child->reported = true;
   jobs::ProcessEnded ended;
   ended.job = child->job;
   ended.attempt = child->attempt;
   ended.by_signal = child->status.signal != 0;
   ended.status = ended.by_signal ? 128 + child->status.signal : child->status.exit_code;
-  ended.text = last_words(child->words);
+  ended.text = last_line(child->output);
   const auto found = children_.find(child->job);
   if (found != children_.end() && found->second == child) children_.erase(found);
   ended_(ended);

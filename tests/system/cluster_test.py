@@ -301,9 +301,9 @@ class JobsOfTheFile(Case):
         self.assertEqual([job["name"] for job in cluster.queue()["jobs"]], ["a", "b"])
         self.assertEqual(cluster.wait_workers("a", 2), before)
 
-    def test_a_wish_that_cannot_be_fulfilled_is_refused_at_once(self):
+    def test_a_request_that_cannot_be_fulfilled_is_refused_at_once(self):
         cluster = Cluster(self, slots=2).start()
-        cluster.refused(78, "wishes the host elsewhere", "submit", "-n", "1", "--job-hosts", "elsewhere", "--", "true")
+        cluster.refused(78, "asks for the host elsewhere", "submit", "-n", "1", "--job-hosts", "elsewhere", "--", "true")
 
 
 class Failures(Case):

@@ -63,7 +63,7 @@ class LocalChanges(Case):
             self.assertEqual(run.wait(), 0)
             run.wait_no_processes()
 
-    def test_a_newer_wish_takes_the_place_of_an_unfinished_one(self):
+    def test_a_newer_request_takes_the_place_of_an_unfinished_one(self):
         slow_start = synthetic(startup_delay_ms=1500)
         with Run(job(workers=(1, 1, 4), trainer=slow_start)) as run:
             before = pids(run.wait_size(1))

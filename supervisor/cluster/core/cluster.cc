@@ -109,7 +109,7 @@ double Cluster::due_s(const Job& job, double now_s) const {
       return pressed ? probe_s : std::min(probe_s, job.ending_s + settings_.recall_timeout_s * (job.signals + 1));
     }
     case Phase::kJoined:
-      return job.overdue_told ? kNever : book_.recalled_since(job.id) + settings_.recall_timeout_s;
+      return job.overdue_reported ? kNever : book_.recalled_since(job.id) + settings_.recall_timeout_s;
     case Phase::kEnded:
       break;
   }
@@ -208,9 +208,9 @@ void Cluster::send_places() {
   const auto of = static_cast<std::uint32_t>(ids.size());
   for (std::uint32_t place = 1; place <= of; ++place) {
     Job& job = jobs_.at(ids[place - 1]);
-    if (job.phase != Phase::kJoined || (job.place_told == place && job.places_told == of)) continue;
-    job.place_told = place;
-    job.places_told = of;
+    if (job.phase != Phase::kJoined || (job.place_reported == place && job.places_reported == of)) continue;
+    job.place_reported = place;
+    job.places_reported = of;
     actions_.emplace_back(SendPlace{job.connection, place, of, job.why});
   }
 }

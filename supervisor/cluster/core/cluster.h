@@ -88,7 +88,7 @@ class Cluster {
   void bound(Round& round);
   void place(Round& round);
   std::vector<std::vector<heuristics::placement::Piece>> pieces(const Round& round,
-                                                                const std::vector<Slots>& wished) const;
+                                                                const std::vector<Slots>& planned) const;
   std::uint32_t reach_of(const JobSpec& spec) const;
   void place_smaller(const Round& round, std::vector<std::vector<heuristics::placement::Piece>>& placed) const;
   std::vector<std::uint32_t> room_for(const Job& job, const std::vector<std::uint32_t>& free) const;

@@ -200,15 +200,15 @@ void Cluster::adopt(Round& round, double now_s) {
     if (share == job.share) continue;
     decided.shares.push_back({job.id, job.share, share, job.why});
     job.share = share;
-    job.place_told = 0;
+    job.place_reported = 0;
   }
   trigger_.clear();
   if (!decided.shares.empty()) write(std::move(decided));
-  std::vector<std::pair<Holder, Slots>> wishes;
+  std::vector<std::pair<Holder, Slots>> plan;
   for (std::size_t place = 0; place < round.jobs.size(); ++place) {
-    wishes.emplace_back(round.jobs[place]->id, std::move(round.slots_of[place]));
+    plan.emplace_back(round.jobs[place]->id, std::move(round.slots_of[place]));
   }
-  book_.wish(wishes);
+  book_.plan(plan);
   settle(now_s);
   send_places();
 }

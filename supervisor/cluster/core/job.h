@@ -103,9 +103,9 @@ struct Job {
   std::optional<std::uint32_t> wants;
   std::map<std::uint32_t, Measured> rates;  // by workers
   std::vector<std::uint32_t> lost_hosts;
-  bool overdue_told = false;
-  std::uint32_t place_told = 0;  // in the queue; 0: none
-  std::uint32_t places_told = 0;
+  bool overdue_reported = false;
+  std::uint32_t place_reported = 0;  // in the queue; 0: none
+  std::uint32_t places_reported = 0;
 
   // As the policy knows it: policies take a job that is not in their view for one that has ended, so a job that was
   // away has another number when it is back. 0: it is away.

@@ -93,7 +93,7 @@ void Cluster::take_in(Job& job, const Join& event, double now_s) {
   const bool ending = job.phase == Phase::kEnding;
   if (!ending) job.phase = Phase::kJoined;
   job.resume = true;
-  job.place_told = 0;
+  job.place_reported = 0;
   write(record::HasJoined{job.id, job.directory, job.pid, job.spec.suspends, event.lease, event.holds});
   actions_.emplace_back(Welcome{event.connection, job.id});
   hear(job, event.lease, event.holds, now_s);
@@ -109,8 +109,8 @@ void Cluster::hear(Job& job, std::uint64_t lease, const Slots& holds, double now
   account(job, now_s);
   const Slots returned = book_.hear(job.id, {lease, holds}, now_s);
   if (!returned.empty()) write(record::Returned{job.id, returned});
-  if (job.overdue_told && !returned.empty()) decide_soon(now_s, "overdue slots are back");
-  if (book_.recalled_since(job.id) == kNever) job.overdue_told = false;
+  if (job.overdue_reported && !returned.empty()) decide_soon(now_s, "overdue slots are back");
+  if (book_.recalled_since(job.id) == kNever) job.overdue_reported = false;
   if (!returned.empty() && !resuming_) settle(now_s);
 }
 
@@ -305,8 +305,8 @@ void Cluster::look_after(Job& job, double now_s) {
 
 // Slots that are not given back in time are shown and not granted; an own run is ended.
 void Cluster::recall_in_time(Job& job, double now_s) {
-  if (job.overdue_told || book_.recalled_since(job.id) + settings_.recall_timeout_s > now_s) return;
-  job.overdue_told = true;
+  if (job.overdue_reported || book_.recalled_since(job.id) + settings_.recall_timeout_s > now_s) return;
+  job.overdue_reported = true;
   const Slots slots = book_.overdue(job.id, now_s - settings_.recall_timeout_s);
   write(record::Overdue{job.id, slots});
   actions_.emplace_back(Tell{"job " + id_text(job.id) + " has not given back " + std::to_string(slots.size()) +

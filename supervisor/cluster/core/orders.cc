@@ -23,11 +23,11 @@ std::string Cluster::refusal(const Owner& owner, const Limits& limits, const Job
   if (spec.min < 1 || spec.max < spec.min || spec.start < spec.min || spec.start > spec.max) {
     return "the sizes of " + spec.name + " must be 1 <= min <= start <= max";
   }
-  for (const std::string& wished : spec.hosts) {
+  for (const std::string& asked : spec.hosts) {
     const auto found =
-        std::find_if(hosts_.begin(), hosts_.end(), [&](const HostLine& one) { return one.name == wished; });
+        std::find_if(hosts_.begin(), hosts_.end(), [&](const HostLine& one) { return one.name == asked; });
     if (found == hosts_.end())
-      return spec.name + " wishes the host " + wished + ", which is not a host of this cluster";
+      return spec.name + " asks for the host " + asked + ", which is not a host of this cluster";
   }
   std::uint64_t own_jobs = 0, all_jobs = 0;
   for (const auto& [id, job] : jobs_) {
@@ -59,7 +59,7 @@ std::string Cluster::refusal(const Owner& owner, const Limits& limits, const Job
     return spec.name + " needs " + plural(spec.min, "slot") + " and the cluster has " + plural(slots(), "slot");
   }
   if (spec.min > reach_of(spec)) {
-    return spec.name + " needs " + plural(spec.min, "slot") + "; the hosts that it wishes have " +
+    return spec.name + " needs " + plural(spec.min, "slot") + "; the hosts that it asks for have " +
            plural(reach_of(spec), "slot");
   }
   if (all_jobs >= settings_.max_jobs) {

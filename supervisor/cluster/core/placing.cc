@@ -49,9 +49,9 @@ class Numbers {
 
   // Of the slots that it is meant to have on this host. The newest go first: those that it does not own yet, then the
   // highest numbers.
-  void keep(JobId job, placement::Piece piece, const Slots& wished, Slots& kept) {
+  void keep(JobId job, placement::Piece piece, const Slots& planned, Slots& kept) {
     std::vector<heuristics::leases::Slot> here;
-    for (const auto slot : wished) {
+    for (const auto slot : planned) {
       if (slot.host == piece.host && free_[slot.host][slot.number]) here.push_back(slot);
     }
     std::stable_sort(here.begin(), here.end(), [&](auto a, auto b) { return (owner_(a) == job) > (owner_(b) == job); });
@@ -93,16 +93,17 @@ class Numbers {
 std::vector<std::uint32_t> Cluster::room_for(const Job& job, const std::vector<std::uint32_t>& free) const {
   std::vector<std::uint32_t> room = free;
   for (std::uint32_t host = 0; host < room.size(); ++host) {
-    const auto& wishes = job.spec.hosts;
-    const bool wished = wishes.empty() || std::find(wishes.begin(), wishes.end(), hosts_[host].name) != wishes.end();
+    const auto& asked = job.spec.hosts;
+    const bool allowed = asked.empty() || std::find(asked.begin(), asked.end(), hosts_[host].name) != asked.end();
     const bool lost = std::find(job.lost_hosts.begin(), job.lost_hosts.end(), host) != job.lost_hosts.end();
-    if (!wished || lost) room[host] = 0;
+    if (!allowed || lost) room[host] = 0;
   }
   return room;
 }
 
 // Jobs that may not use every host are placed first, each alone; then all others together.
-std::vector<std::vector<placement::Piece>> Cluster::pieces(const Round& round, const std::vector<Slots>& wished) const {
+std::vector<std::vector<placement::Piece>> Cluster::pieces(const Round& round,
+                                                           const std::vector<Slots>& planned) const {
   std::vector<std::uint32_t> free;
   for (const auto& host : round.usable) {
     free.push_back(static_cast<std::uint32_t>(std::count(host.begin(), host.end(), true)));
@@ -117,7 +118,7 @@ std::vector<std::vector<placement::Piece>> Cluster::pieces(const Round& round, c
       continue;
     }
     std::vector<std::uint32_t> room = room_for(job, free), left = room;
-    placement::Job asked{round.shares[place], job.spec.one_host || job.spec.most_hosts == 1, pieces_of(wished[place])};
+    placement::Job asked{round.shares[place], job.spec.one_host || job.spec.most_hosts == 1, pieces_of(planned[place])};
     clip(asked.held, left);
     pieces[place] = placement::place(room, {asked}).front().pieces;
     keep_largest(pieces[place], job.spec.most_hosts);
@@ -127,7 +128,7 @@ std::vector<std::vector<placement::Piece>> Cluster::pieces(const Round& round, c
   std::vector<placement::Job> asked;
   for (const std::size_t place : others) {
     const JobSpec& spec = round.jobs[place]->spec;
-    asked.push_back({round.shares[place], spec.one_host || spec.most_hosts == 1, pieces_of(wished[place])});
+    asked.push_back({round.shares[place], spec.one_host || spec.most_hosts == 1, pieces_of(planned[place])});
     clip(asked.back().held, left);
   }
   auto placed = placement::place(free, asked);
@@ -138,13 +139,13 @@ std::vector<std::vector<placement::Piece>> Cluster::pieces(const Round& round, c
   return pieces;
 }
 
-// The most slots that hosts of its wishes have.
+// The most slots that hosts that it asks for have.
 std::uint32_t Cluster::reach_of(const JobSpec& spec) const {
   std::vector<std::uint32_t> slots;
   for (const HostLine& host : hosts_) {
-    const bool wished =
+    const bool allowed =
         spec.hosts.empty() || std::find(spec.hosts.begin(), spec.hosts.end(), host.name) != spec.hosts.end();
-    if (wished) slots.push_back(host.slots);
+    if (allowed) slots.push_back(host.slots);
   }
   std::sort(slots.rbegin(), slots.rend());
   const std::size_t most_hosts = spec.one_host ? 1 : spec.most_hosts == 0 ? slots.size() : spec.most_hosts;
@@ -182,21 +183,21 @@ void Cluster::place_smaller(const Round& round, std::vector<std::vector<placemen
 }
 
 void Cluster::place(Round& round) {
-  std::vector<Slots> wished(round.jobs.size());
+  std::vector<Slots> planned(round.jobs.size());
   for (std::size_t place = 0; place < round.jobs.size(); ++place) {
-    wished[place] = book_.wished(round.jobs[place]->id);
-    std::erase_if(wished[place], [&](auto slot) {
+    planned[place] = book_.planned(round.jobs[place]->id);
+    std::erase_if(planned[place], [&](auto slot) {
       return slot.host >= round.usable.size() || slot.number >= round.usable[slot.host].size() ||
              !round.usable[slot.host][slot.number];
     });
   }
-  auto placed = pieces(round, wished);
+  auto placed = pieces(round, planned);
   place_smaller(round, placed);
   round.slots_of.assign(round.jobs.size(), {});
   Numbers numbers(round.usable, [this](heuristics::leases::Slot slot) { return book_.owner(slot); });
   for (std::size_t place = 0; place < round.jobs.size(); ++place) {
     for (const auto& piece : placed[place]) {
-      numbers.keep(round.jobs[place]->id, piece, wished[place], round.slots_of[place]);
+      numbers.keep(round.jobs[place]->id, piece, planned[place], round.slots_of[place]);
     }
   }
   for (std::size_t place = 0; place < round.jobs.size(); ++place) {

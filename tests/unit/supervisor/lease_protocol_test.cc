@@ -25,7 +25,7 @@ Join some_join() {
             .samples_total = 30720,
             .suspends_to_file = true,
             .suspends_in_memory = true};
-  join.wishes = {.one_host = true, .most_hosts = 2, .hosts = {"h1", "h2"}};
+  join.demand = {.one_host = true, .most_hosts = 2, .hosts = {"h1", "h2"}};
   return join;
 }
 

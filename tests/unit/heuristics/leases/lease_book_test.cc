@@ -18,12 +18,12 @@ Slots slots(std::initializer_list<Slot> list) {
 
 TEST_CASE("a slot passes on when its holder, knowing the new lease, has no process there") {
   LeaseBook book = two_hosts();
-  book.wish({{1, slots({{0, 0}, {0, 1}})}});
+  book.plan({{1, slots({{0, 0}, {0, 1}})}});
   CHECK(book.settle(0) == std::vector<Holder>{1});
   CHECK(book.lease(1).version == 1);
   CHECK(book.hear(1, {1, slots({{0, 0}, {0, 1}})}, 1).empty());
 
-  book.wish({{1, slots({{0, 0}})}, {2, slots({{0, 1}})}});
+  book.plan({{1, slots({{0, 0}})}, {2, slots({{0, 1}})}});
   CHECK(book.settle(2) == std::vector<Holder>{1});
   CHECK(book.lease(1).slots == slots({{0, 0}}));
   CHECK(book.lease(2).slots.empty());
@@ -40,11 +40,11 @@ TEST_CASE("a slot passes on when its holder, knowing the new lease, has no proce
 
 TEST_CASE("a slot that is wanted back before it was given back stays") {
   LeaseBook book = two_hosts();
-  book.wish({{1, slots({{0, 0}, {0, 1}})}});
+  book.plan({{1, slots({{0, 0}, {0, 1}})}});
   book.settle(0);
-  book.wish({{1, slots({{0, 0}})}, {2, slots({{0, 1}})}});
+  book.plan({{1, slots({{0, 0}})}, {2, slots({{0, 1}})}});
   book.settle(1);
-  book.wish({{1, slots({{0, 0}, {0, 1}})}, {2, {}}});
+  book.plan({{1, slots({{0, 0}, {0, 1}})}, {2, {}}});
   CHECK(book.settle(2) == std::vector<Holder>{1});
   CHECK(book.lease(1).version == 3);
   CHECK(book.lease(1).slots.size() == 2);
@@ -73,11 +73,11 @@ TEST_CASE("what a run says that it holds counts as far as nobody else is known t
 
 TEST_CASE("versions go on when a run leaves and comes back") {
   LeaseBook book = two_hosts();
-  book.wish({{1, slots({{0, 0}})}});
+  book.plan({{1, slots({{0, 0}})}});
   book.settle(0);
   CHECK(book.vacate(1) == slots({{0, 0}}));
   CHECK(book.lease(1).version == 2);
-  book.wish({{1, slots({{1, 0}})}});
+  book.plan({{1, slots({{1, 0}})}});
   book.settle(1);
   CHECK(book.lease(1).version == 3);
   CHECK(book.forget(1) == slots({{1, 0}}));
@@ -86,12 +86,12 @@ TEST_CASE("versions go on when a run leaves and comes back") {
 
 TEST_CASE("a host that goes away takes its slots out of leases, and a slot of it passes to nobody") {
   LeaseBook book = two_hosts();
-  book.wish({{1, slots({{0, 1}, {1, 0}})}});
+  book.plan({{1, slots({{0, 1}, {1, 0}})}});
   book.settle(0);
   book.set_host(1, 0);
   CHECK(book.settle(1) == std::vector<Holder>{1});
   CHECK(book.lease(1).slots == slots({{0, 1}}));
-  book.wish({{2, slots({{1, 0}})}});
+  book.plan({{2, slots({{1, 0}})}});
   CHECK(book.hear(1, {2, slots({{0, 1}})}, 2) == slots({{1, 0}}));
   CHECK(book.settle(2).empty());
 }
