@@ -11,14 +11,21 @@ namespace elastictrain::cli {
 namespace {
 
 constexpr std::chrono::seconds kDeadline{20};
-constexpr int kLacksPackage = 93;  // no status of Python's own
+constexpr int kLacksPackage = 93;  // no statuses of Python's own
+constexpr int kTorchIsOld = 94;
 
-// The groups of entry points are a dictionary before Python 3.10.
+// The groups of entry points are a dictionary before Python 3.10. An older torch does not load them.
 constexpr const char* kQuestion = R"(
 import sys, importlib.metadata
 points = importlib.metadata.entry_points()
 group = points.select(group="torch.backends") if hasattr(points, "select") else points.get("torch.backends", [])
-sys.exit(0 if any(point.name == "elastictrain" for point in group) else 93)
+if not any(point.name == "elastictrain" for point in group):
+    sys.exit(93)
+try:
+    version = tuple(int(part) for part in importlib.metadata.version("torch").split(".")[:2])
+except (ImportError, ValueError):
+    sys.exit(0)
+sys.exit(94 if version < (2, 5) else 0)
 )";
 
 bool is_python(const std::string& program) {
@@ -38,16 +45,25 @@ std::optional<launcher::CommandEnd> ask(const std::string& python) {
   return answer;
 }
 
+Error refused(const std::string& reason) { return {ErrorCode::kInvalid, "--torch: " + reason}; }
+
 }  // namespace
 
 Status check_torch_package(const std::vector<std::string>& program) {
   if (program.empty() || !is_python(program.front())) return {};
   const auto answer = ask(program.front());
-  if (!answer || answer->status.exit_code != kLacksPackage) return {};
-  return Error{ErrorCode::kInvalid, "--torch: " + program.front() +
-                                        " has no package elastictrain, so its script would train at a fixed size; "
-                                        "install it there (" +
-                                        program.front() + " -m pip install, a wheel of scripts/wheel.sh)"};
+  const int status = answer ? answer->status.exit_code : 0;
+  if (status == kLacksPackage) {
+    return refused(program.front() +
+                   " has no package elastictrain, so its script would train at a fixed size; install it there (" +
+                   program.front() + " -m pip install, a wheel of scripts/wheel.sh)");
+  }
+  if (status == kTorchIsOld) {
+    return refused(program.front() +
+                   " has a PyTorch older than 2.5, so its script would train at a fixed size; install a newer one there (" +
+                   program.front() + " -m pip install 'torch>=2.5')");
+  }
+  return {};
 }
 
 }  // namespace elastictrain::cli

@@ -109,6 +109,24 @@ class Python(Case):
         self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
         self.assertIn("finished at step", done.stdout + done.stderr)
 
+    def test_an_unchanged_script_needs_a_torch_that_loads_the_package(self):
+        """Before 2.5 it does not, and the script would train at a fixed size without a word."""
+        with tempfile.TemporaryDirectory() as installed:
+            self.install(installed, "elastictrain", "0.1.0")
+            with open(os.path.join(installed, "elastictrain-0.1.0.dist-info", "entry_points.txt"), "w") as file:
+                file.write("[torch.backends]\nelastictrain = elastictrain._torch_autoload:activate\n")
+            self.install(installed, "torch", "2.4.1+cpu")
+            with Run(arguments=["-n", "1:1", "--torch", "--", sys.executable, PROGRAM], environment={"PYTHONPATH": installed}) as run:
+                self.assertEqual(run.wait(60), 78)
+                self.assertIn(f"--torch: {sys.executable} has a PyTorch older than 2.5", run.text())
+
+    def install(self, directory, name, version):
+        """Its metadata alone."""
+        information = os.path.join(directory, f"{name}-{version}.dist-info")
+        os.mkdir(information)
+        with open(os.path.join(information, "METADATA"), "w") as file:
+            file.write(f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n")
+
 
 if __name__ == "__main__":
     harness.main()
