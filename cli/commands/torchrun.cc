@@ -24,6 +24,7 @@ Examples:
   elastictrain torchrun --nnodes 2 --nproc-per-node 8 -H hostA,hostB train.py
   elastictrain torchrun --nnodes 2 --nproc-per-node 8 --rdzv-endpoint hostA:29400 train.py    on both hosts
   elastictrain torchrun --nproc-per-node 4 --dry-run train.py
+  elastictrain torchrun --nnodes 1:4 -H hostA,hostB,hostC,hostD --torch ddp.py    elastic without a change
 
 Each option may also come from the environment, as PET_NNODES or PET_NPROC_PER_NODE. What differs from torchrun:
 cli/TORCHRUN.md.
@@ -125,9 +126,14 @@ std::vector<Argument> arguments_of(const std::shared_ptr<TorchrunOptions>& optio
   arguments.push_back(list("-f,--hostfile", "FILE", "file with one host per line", pass("--hostfile")).in(kOwnGroup));
   arguments.push_back(list("-x", "VAR[=VALUE]", "environment variable for workers", pass("-x")).in(kOwnGroup));
   arguments.push_back(list("--set", "KEY=VALUE", "any key of the configuration", pass("--set")).in(kOwnGroup));
-  arguments.push_back(flag("--dry-run", "show what would be started; start nothing", [options] {
-                        options->passed_on.emplace_back("--dry-run");
-                      }).in(kOwnGroup));
+  const auto pass_flag = [options](const char* name) {
+    return [options, name] { options->passed_on.emplace_back(name); };
+  };
+  arguments.push_back(flag("--torch", "make an unchanged PyTorch script elastic; its Python needs the package elastictrain",
+                           pass_flag("--torch"))
+                          .in(kOwnGroup));
+  arguments.push_back(
+      flag("--dry-run", "show what would be started; start nothing", pass_flag("--dry-run")).in(kOwnGroup));
   return arguments;
 }
 

@@ -75,6 +75,11 @@ class Torchrun(Case):
                 self.assertEqual(self.lines(run), [f"{count} {rank} 2" for count in range(3) for rank in (0, 1)])
                 run.wait_no_processes()
 
+    def test_an_unchanged_script_becomes_elastic_if_asked(self):
+        with self.torchrun("--nproc-per-node", "2", "--torch", "SCRIPT", environment={"PYTHONPATH": ""}) as run:
+            self.assertEqual(run.wait(60), 78, run.text())
+            self.assertIn("--torch: python3 has no package elastictrain", run.text())
+
     def test_what_cannot_be_followed_is_refused(self):
         for words, text in (((), "name the program"), (("--nnodes", "2", "a.py"), "-H hostA,hostB"),
                             (("--node-rank", "1", "a.py"), "one command starts the workers of all hosts"),
