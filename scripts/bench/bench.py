@@ -76,6 +76,8 @@ BENCHMARKS = {
     "time-to-accuracy": (time_to_accuracy.time_to_accuracy, "a batch that follows the noise against a fixed one, on a slow link"),
     "torch-steps": (pytorch.torch_steps, "PyTorch, ResNet-18: steps a second with two changed lines and with none, beside torchrun"),
     "torch-grow": (pytorch.torch_grow, "PyTorch, ResNet-18: idle time of grow, replace and shrink, beside torchrun"),
+    "torch-past-epochs": (pytorch.torch_past_epochs,
+                          "PyTorch: idle time of a grow after 200 epochs of a script that changes nothing"),
     "torch-kill": (pytorch.torch_kill, "PyTorch, ResNet-18: kill -9 of one of 3 workers, beside torchrun"),
     "torch-audit": (pytorch.torch_audit, "PyTorch: 100 random changes and 10 kills in one run with loader processes"),
     "torch-overhead": (pytorch_programs.torch_overhead, "PyTorch: the package against the bare calls, steps of about 20 ms"),

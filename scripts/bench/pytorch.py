@@ -117,6 +117,24 @@ def torch_grow(repetitions):
         max(1, repetitions // 2), kind=torchft.Launch).items()})
 
 
+def torch_past_epochs(repetitions):
+    """A run each: the 200 epochs must be over when a worker joins."""
+    python = torchrun.python_with_torch()
+    program = os.path.join(torchrun.PEER, "short_epochs.py")
+    config = job(workers=(1, 2, 3), command=[python, "-m", "elastictrain.torch", program], audit={"every_steps": 0})
+    changes = []
+    for _ in range(min(3, repetitions)):
+        with Run(config, environment=environment()) as run:
+            run.wait_size(2, 120)
+            run.wait_step(600, 120)
+            changes.append(swap.change(run, ("resize", run.name, 3), 3))
+            run.do("stop", run.name, timeout=60)
+            run.wait(60)
+    yield rows.below("torch-past-epochs", statistics.median(swap.idles_ms(changes)), "ms", 50,
+                     f"{swap.explain(changes)}; an unmodified script grows from 2 workers in its epoch 200 and later, epochs of "
+                     "three steps of 40 ms and 20 ms of the script's own code")
+
+
 def beside_torchft(measure):
     """Rows of torchft's idle times: `measure` gives those of each name."""
     try:

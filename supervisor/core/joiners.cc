@@ -1,5 +1,7 @@
 #include "supervisor/core/joiners.h"
 
+#include <algorithm>
+
 #include "supervisor/core/audit.h"
 #include "supervisor/core/change.h"
 #include "supervisor/core/desired_state.h"
@@ -127,6 +129,17 @@ std::optional<std::string> Joiners::mismatch(const protocol::WorkerReady& messag
            std::to_string(reference_->sample_count) + ": every worker must see the same data";
   }
   return division_mismatch(message, *reference_);
+}
+
+// A member that has just joined does not know it yet.
+void Joiners::on_message(Worker& worker, const protocol::WorkerAsksEpoch& /*message*/) {
+  const auto& members = training_.members;
+  const auto known = std::find_if(members.begin(), members.end(), [this](WorkerId id) {
+    const Worker* member = roster_.worker(id);
+    return member != nullptr && member->heartbeat.generation != 0;
+  });
+  const std::uint64_t epoch = known == members.end() ? 0 : roster_.worker(*known)->heartbeat.epoch;
+  out_.send({worker.id}, protocol::RunEpoch{epoch});
 }
 
 void Joiners::on(const WorkerSpawnFailed& event) {

@@ -27,6 +27,7 @@ class Joiners {
 
   void on_message(Worker& worker, const protocol::WorkerHello& message);
   void on_message(Worker& worker, const protocol::WorkerReady& message);
+  void on_message(Worker& worker, const protocol::WorkerAsksEpoch& message);
   void on(const WorkerSpawnFailed& event);
 
  private:

@@ -88,6 +88,7 @@ class Membership::Impl {
   void on(const TimerFired& event);
   void on_message(Worker& worker, const protocol::WorkerHello& message) { joiners_.on_message(worker, message); }
   void on_message(Worker& worker, const protocol::WorkerReady& message) { joiners_.on_message(worker, message); }
+  void on_message(Worker& worker, const protocol::WorkerAsksEpoch& message) { joiners_.on_message(worker, message); }
   void on_message(Worker& worker, const protocol::WorkerPrepared& message) { runner_.on_message(worker, message); }
   void on_message(Worker& worker, const protocol::WorkerPrepareFailed& message) { runner_.on_message(worker, message); }
   void on_message(Worker& worker, const protocol::WorkerActive& message) { boundary_.on_message(worker, message); }

@@ -180,6 +180,9 @@ struct WorkerSwap {
   double step_us = 0;  // median; without the first step
 };
 
+// From a worker that starts: which epoch is the run in? Answered by RunEpoch.
+struct WorkerAsksEpoch {};
+
 // Last message of a rank of an MPI pool, whose process must not exit while others use MPI: this worker has ended, and
 // its process waits to become another one (Reseated). The agent keeps it and reports WorkerExited with success.
 struct WorkerParked {
@@ -189,10 +192,11 @@ struct WorkerParked {
 // What a worker sends.
 using WorkerToAgent = std::variant<WorkerHello, WorkerReady, WorkerPrepared, WorkerPrepareFailed, WorkerActive,
                                    WorkerLeft, WorkerFinished, WorkerHeartbeat, WorkerAudit, WorkerNote, WorkerSwap,
-                                   WorkerHalted, WorkerRequest, WorkerParked>;
+                                   WorkerHalted, WorkerRequest, WorkerParked, WorkerAsksEpoch>;
 // What its agent forwards. Heartbeats travel in the agent's report, and WorkerParked ends at the agent.
 using WorkerUp = std::variant<WorkerHello, WorkerReady, WorkerPrepared, WorkerPrepareFailed, WorkerActive, WorkerLeft,
-                              WorkerFinished, WorkerAudit, WorkerNote, WorkerSwap, WorkerHalted, WorkerRequest>;
+                              WorkerFinished, WorkerAudit, WorkerNote, WorkerSwap, WorkerHalted, WorkerRequest,
+                              WorkerAsksEpoch>;
 
 // ---------------------------------------------------------------------------------------------------------------
 // Supervisor -> worker
@@ -233,6 +237,11 @@ struct Reseated {
   WorkerId worker;
 };
 
-using WorkerDown = std::variant<Prepare, Commit, Cancel, Dismiss, Abort, Orphaned, Reseated>;
+// As the members have last reported it; the run may be past it. 0 also where nobody trains.
+struct RunEpoch {
+  std::uint64_t epoch = 0;
+};
+
+using WorkerDown = std::variant<Prepare, Commit, Cancel, Dismiss, Abort, Orphaned, Reseated, RunEpoch>;
 
 }  // namespace elastictrain::protocol

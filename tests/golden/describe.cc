@@ -51,6 +51,9 @@ std::string message_text(const protocol::Orphaned& orphaned) {
 std::string message_text(const protocol::Reseated& reseated) {
   return "reseated as " + to_string(reseated.worker);
 }
+std::string message_text(const protocol::RunEpoch& run) {
+  return "the run is in epoch " + std::to_string(run.epoch);
+}
 
 std::string text_of(const LaunchAgent& a) {
   return "launch " + to_string(a.agent) + " on " + a.host + " with " + std::to_string(a.slots) + " slots";

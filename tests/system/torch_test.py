@@ -250,8 +250,7 @@ class Unchanged(Case):
             self.assert_audit_clean(run)
             self.assertNotIn("Traceback", run.text())
 
-    def test_a_worker_that_joins_loads_nothing_for_each_epoch_that_is_over(self):
-        """The others wait for it while it passes through them."""
+    def test_a_worker_that_joins_passes_through_epochs_that_are_over_before_it_joins_and_loads_nothing_for_each(self):
         with tempfile.TemporaryDirectory() as directory:
             config = torch_job((1, 1, 2), ("-m", "elastictrain.torch", os.path.join(HERE, "torch_passing.py")))
             with torch_run(config, ET_SAVED=os.path.join(directory, "loads")) as run:
@@ -266,6 +265,7 @@ class Unchanged(Case):
                 with open(os.path.join(directory, f"loads-{joined}")) as file:
                     loaded = [int(line.split()[1]) for line in file][:20]
                 self.assertEqual(loaded, [4] * 20, "one batch for the epochs that were over")
+                self.assertNotIn("the others wait", run.text())
 
     def test_a_script_that_ends_in_an_epoch_that_was_over_is_refused_and_the_others_train_on(self):
         with tempfile.TemporaryDirectory() as directory:

@@ -224,6 +224,11 @@ et_status et_on_change(et_session* session, et_change_callback callback, void* u
   });
 }
 
+et_status et_await_start(et_session* session, uint64_t* epoch) {
+  if (session == nullptr || epoch == nullptr) return null_argument();
+  return guarded([&] { *epoch = session->session.await_start(*epoch); });
+}
+
 et_status et_start(et_session* session, int* started) {
   if (session == nullptr || started == nullptr) return null_argument();
   *started = 0;

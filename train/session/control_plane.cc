@@ -25,6 +25,9 @@ constexpr std::chrono::milliseconds kTrialLimit{60'000};
 constexpr int kAbandonedBuilds = 48;
 constexpr std::uint64_t kApart = 16;
 
+constexpr std::chrono::milliseconds kEpochAnswerLimit{5'000};
+constexpr std::chrono::milliseconds kEpochPeriod{100};  // of questions; members report theirs less often
+
 // MPI sends a rank's messages only while that rank calls it, and a parked process makes no other call.
 constexpr std::chrono::milliseconds kMpiPeriod{20};
 
@@ -246,7 +249,35 @@ void ControlPlane::carry_out() {
   }
 }
 
+void ControlPlane::hear_epoch(const protocol::RunEpoch& run) {
+  {
+    const std::lock_guard lock(mutex_);
+    run_epoch_ = std::max(run_epoch_, run.epoch);
+    ++epoch_answers_;
+  }
+  changed_.notify_all();
+}
+
+std::uint64_t ControlPlane::ask_epoch(std::uint64_t epoch) {
+  std::unique_lock lock(mutex_);
+  if (run_epoch_ > epoch) return run_epoch_;
+  link_->send(protocol::WorkerAsksEpoch{});
+  const auto answers = epoch_answers_;
+  changed_.wait_for(lock, kEpochAnswerLimit, [&] { return epoch_answers_ != answers || orphaned(); });
+  return std::max(run_epoch_, epoch);
+}
+
+std::uint64_t ControlPlane::await_first_seat(std::uint64_t epoch) {
+  std::unique_lock lock(mutex_);
+  while (run_epoch_ <= epoch && !machine_.start_is_decided() && !orphaned()) {
+    link_->send(protocol::WorkerAsksEpoch{});
+    changed_.wait_for(lock, kEpochPeriod);
+  }
+  return machine_.start_is_decided() ? epoch : std::max(run_epoch_, epoch);
+}
+
 void ControlPlane::hear(const protocol::WorkerDown& message) {
+  if (const auto* run = std::get_if<protocol::RunEpoch>(&message)) return hear_epoch(*run);
   if (std::holds_alternative<protocol::Orphaned>(message)) orphaned_.store(true);
   drive([&](WorkerMachine& machine) {
     if (parking_ == Parking::kParked) return hear_parked(message);

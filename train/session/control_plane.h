@@ -58,6 +58,12 @@ class ControlPlane {
   // that this worker can start.
   Status announce(protocol::WorkerReady ready);
 
+  // Before the first seat is taken. The epoch that the run has reached as far as it is known here; if that is not after
+  // `epoch`, the supervisor is asked, which answers soon or, if it is away, not at all: then what was known counts.
+  std::uint64_t ask_epoch(std::uint64_t epoch);
+  // After announce(): returns when wait_seat() would return at once (then `epoch`), or the run is in a later epoch.
+  std::uint64_t await_first_seat(std::uint64_t epoch);
+
   // For a worker that starts or is halted: waits for its next seat as long as the supervisor can still send one.
   // nullopt: this worker is orphaned, and no plan can come.
   std::optional<TakenSeat> wait_seat();
@@ -113,6 +119,7 @@ class ControlPlane {
   void try_device();
   void hear(const protocol::WorkerDown& message);
   void hear_parked(const protocol::WorkerDown& message);
+  void hear_epoch(const protocol::RunEpoch& run);
   void wait_parked(std::unique_lock<std::mutex>& lock);
   void introduce_successor();
   void built(Generation generation, const Status& status);
@@ -153,6 +160,8 @@ class ControlPlane {
   std::vector<WorkerId> current_members_;                     // index = rank
   std::shared_ptr<comm::CancelToken> current_cancel_;
   Parking parking_ = Parking::kNot;
+  std::uint64_t run_epoch_ = 0;      // as far as it is known
+  std::uint64_t epoch_answers_ = 0;  // so far
   WorkerId successor_;  // the worker of the machine since kReseated
 
   std::optional<TermNotice> term_;

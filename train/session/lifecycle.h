@@ -15,6 +15,7 @@ namespace elastictrain::session {
 
 struct Lifecycle {
   Outcome outcome = Outcome::kRunning;
+  bool announced = false;  // as ready to start, with the state and the data that it has described
   bool started = false;
   bool failed = false;
   bool ended = false;
@@ -39,6 +40,7 @@ struct Lifecycle {
     require_own_process();
     if (ended) throw SessionError("this session has ended: nothing can be called after finish()");
   }
+  bool may_describe() const { return !started && !announced; }
   void require(bool condition, const char* message) const {
     require_not_ended();
     if (!condition) throw SessionError(message);

@@ -47,6 +47,9 @@ void Session::set_data(const DataOptions& options) {
 void Session::on_change(std::function<void(const Change&)> callback) {
   impl_->on_change(std::move(callback));
 }
+std::uint64_t Session::await_start(std::uint64_t epoch) {
+  return impl_->await_start(epoch);
+}
 bool Session::start() {
   return impl_->start();
 }

@@ -38,7 +38,7 @@ void separate_workers(const session::Environment& environment, std::uint32_t dev
 }  // namespace
 
 int Session::Impl::use_device(int ordinal) {
-  lifecycle_.require(!lifecycle_.started, "use_device() after start(); choose the device before start()");
+  lifecycle_.require(lifecycle_.may_describe(), "use_device() after start(); choose the device before start()");
   lifecycle_.require(!program_.device, "use_device() was called twice; a worker trains on one device");
   lifecycle_.require(program_.buffers.buffers().empty(), "use_device() after share_state(); choose the device first");
   const std::uint32_t devices = visible_devices();
@@ -52,7 +52,7 @@ int Session::Impl::use_device(int ordinal) {
 }
 
 void Session::Impl::share_device_state(std::string_view name, void* data, std::size_t bytes) {
-  lifecycle_.require(!lifecycle_.started, "share_device_state() after start(); register all state before start()");
+  lifecycle_.require(lifecycle_.may_describe(), "share_device_state() after start(); register all state before start()");
   lifecycle_.require(program_.device != nullptr, "share_device_state() without a device; call use_device() first");
   lifecycle_.require(data != nullptr || bytes == 0,
                      "share_device_state() with a null pointer; pass the buffer's address");

@@ -58,9 +58,26 @@ void Session::Impl::share_early(std::string_view name, const void* data, std::si
 }
 
 void Session::Impl::set_data(const DataOptions& options) {
-  lifecycle_.require(!lifecycle_.started, "set_data() after start(); describe the data before start()");
+  lifecycle_.require(lifecycle_.may_describe(), "set_data() after start(); describe the data before start()");
   lifecycle_.require(options.batch != 0, "set_data() with a batch of 0; a worker needs at least one sample per step");
   program_.data = options;
+}
+
+std::uint64_t Session::Impl::await_start(std::uint64_t epoch) {
+  lifecycle_.require(!lifecycle_.started, "await_start() after start(); it is for what must be done before it");
+  if (!plane_) return epoch;
+  if (!lifecycle_.announced) {
+    const auto present = plane_->ask_epoch(epoch);
+    if (present > epoch) return present;
+    announce();
+  }
+  return plane_->await_first_seat(epoch);
+}
+
+void Session::Impl::announce() {
+  lifecycle_.announced = true;
+  reserve_for_joining();
+  worker_->membership.announce();
 }
 
 bool Session::Impl::start() {
@@ -78,8 +95,7 @@ bool Session::Impl::start() {
 }
 
 bool Session::Impl::start_launched() {
-  reserve_for_joining();
-  worker_->membership.announce();
+  if (!lifecycle_.announced) announce();
   return worker_->membership.take_first_seat();
 }
 

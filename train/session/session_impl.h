@@ -39,6 +39,7 @@ class __attribute__((visibility("hidden"))) Session::Impl {
   void share_first_tensor(std::string_view name, void* data, std::string_view dtype,
                           std::span<const std::uint64_t> shape, std::uint64_t every_steps);
   void move_state(std::string_view name, void* data);
+  std::uint64_t await_start(std::uint64_t epoch);
   void share_early(std::string_view name, const void* data, std::size_t bytes);
   const std::vector<std::byte>* early(std::string_view name) const { return program_.early.find(name); }
   void set_data(const DataOptions& options);
@@ -84,7 +85,7 @@ class __attribute__((visibility("hidden"))) Session::Impl {
   // For calls whose implementation is elsewhere (train/peers).
   peers::Peers& peers();
   void require(bool condition, const char* message) const { lifecycle_.require(condition, message); }
-  void require_before_start(const char* message) const { lifecycle_.require(!lifecycle_.started, message); }
+  void require_before_start(const char* message) const { lifecycle_.require(lifecycle_.may_describe(), message); }
   void require_step(const char* message) const { lifecycle_.require(worker_->runner.is_open(), message); }
   // Until no bucket is in the background.
   void settle_background();
@@ -101,6 +102,7 @@ class __attribute__((visibility("hidden"))) Session::Impl {
   void open_plane();
   bool start_launched();
   void start_alone();
+  void announce();
   void reserve_for_joining();
 
   // The step.

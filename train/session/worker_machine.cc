@@ -285,9 +285,16 @@ std::optional<WorkerMachine::NextSeat> WorkerMachine::take_agreed() {
   return take(agreed, agreed->plan.members.empty() ? SeatKind::kStop : SeatKind::kLeave);
 }
 
+bool WorkerMachine::start_is_decided() const {
+  return over_ || dismissed_ || std::any_of(upcoming_.begin(), upcoming_.end(), is_place);
+}
+
+bool WorkerMachine::is_place(const Upcoming& upcoming) {
+  return upcoming.ready() && upcoming.rank;
+}
+
 std::optional<WorkerMachine::NextSeat> WorkerMachine::take_first() {
-  const auto first = std::find_if(upcoming_.begin(), upcoming_.end(),
-                                  [](const Upcoming& upcoming) { return upcoming.ready() && upcoming.rank; });
+  const auto first = std::find_if(upcoming_.begin(), upcoming_.end(), is_place);
   if (first == upcoming_.end()) return std::nullopt;
   return take(first, SeatKind::kPlanned);
 }

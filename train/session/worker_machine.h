@@ -110,6 +110,9 @@ class WorkerMachine {
   // `at_boundary`: the lane reported that all workers are ready. The seat that is returned becomes the current one.
   std::optional<NextSeat> take_seat(bool at_boundary);
 
+  // At the start: take_seat(false) has an answer.
+  bool start_is_decided() const;
+
   Generation generation() const { return generation_; }
   Generation fence() const { return fence_; }
   Place place() const { return place_; }
@@ -142,6 +145,7 @@ class WorkerMachine {
   void drop_dead_plans();
   void drop_all_plans();
   bool settled() const;
+  static bool is_place(const Upcoming& upcoming);
   void answer_if_settled();
   void say_halted(Generation fence, const std::string& reason);
   Plans::iterator find(Generation generation);

@@ -151,6 +151,24 @@ TEST_CASE("an answer to a cancelled plan does not count for its successor") {
   CHECK(run.sent_commit());
 }
 
+TEST_CASE("a worker that starts is told the epoch of a member that has trained") {
+  Run run(Run::settings(1, 2));
+  run.train(1, 2);
+  const auto answer_to = [&](std::uint32_t worker) {
+    run.say(worker, protocol::WorkerAsksEpoch{});
+    const auto* sent = run.last<SendToWorkers>();
+    REQUIRE(sent != nullptr);
+    CHECK((sent->workers == std::vector<WorkerId>{WorkerId{worker}}));
+    return std::get<protocol::RunEpoch>(sent->message).epoch;
+  };
+  run.feed(Resize{1, 2, ""});
+  CHECK(answer_to(2) == 0);
+  protocol::WorkerSample sample{.worker = WorkerId{1}};
+  sample.heartbeat = {.generation = 1, .step = 90, .epoch = 7};
+  run.feed(AgentReported{AgentId{1}, {.workers = {sample}}});
+  CHECK(answer_to(2) == 7);
+}
+
 TEST_CASE("stale and foreign messages change nothing") {
   Run run(Run::settings(1, 2));
   run.train(1, 2);

@@ -178,6 +178,9 @@ ET_API et_status et_share_early(et_session* session, const char* name, const voi
 ET_API et_status et_early(const et_session* session, const char* name, void* data, size_t* bytes);
 ET_API et_status et_set_data(et_session* session, const et_data_options* options);
 ET_API et_status et_on_change(et_session* session, et_change_callback callback, void* user_data);
+/* Before et_start(), for a program that goes through past epochs. `epoch`: in: where it is; out: the same once et_start()
+ * would not wait any more, or the later epoch that the run is in: go there and call again. */
+ET_API et_status et_await_start(et_session* session, uint64_t* epoch);
 ET_API et_status et_start(et_session* session, int* started);
 ET_API et_status et_next_batch(et_session* session, et_batch* batch, int* has_batch);
 /* What the next batches of this rank will be if the membership stays as it is, or becomes what the change says that is

@@ -248,6 +248,11 @@ class ELASTICTRAIN_CPP_API Session {
   // they are in the stream of the step's last all_reduce_device() when commit_step() is called.
   void share_device_state(std::string_view name, void* device_data, std::size_t bytes);
 
+  // For a program that goes through the epochs that are over until it is in the present one: it may do so before start(),
+  // while the others train. `epoch`: where it is. Returns `epoch` once start() would not wait any more, or earlier the
+  // run's present epoch, if that is a later one: go there and call again. The first call that finds no later one reports
+  // this worker as ready; describe state and data before. The run is at most about a second ahead of what is known.
+  std::uint64_t await_start(std::uint64_t epoch);
   // Returns false if this worker is not needed (a dismissed spare): exit with success.
   bool start();
 

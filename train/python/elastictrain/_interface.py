@@ -59,6 +59,7 @@ CALLS: Dict[str, Tuple[Any, ...]] = {
     "use_device": (POINTER(c_int),),
     "set_data": (c_void_p,),
     "on_change": (ChangeCallback, c_void_p),
+    "await_start": (POINTER(c_uint64),),
     "start": (POINTER(c_int),),
     "next_batch": (POINTER(Batch), POINTER(c_int)),
     "all_reduce_typed": (c_void_p, c_size_t, c_int),

@@ -166,6 +166,14 @@ class Session:
     def enable_store(self) -> None:
         self._do("enable_store")
 
+    def await_start(self, epoch: int) -> int:
+        """For a program that goes through past epochs until it is in the present one: it may do so before start(), while the
+        others train. `epoch`: where it is. Returns the same once start() would not wait any more, or a later epoch in which
+        the run is: go there and call again."""
+        number = ctypes.c_uint64(epoch)
+        self._do("await_start", ctypes.byref(number))
+        return number.value
+
     def start(self) -> bool:
         """Joins. False: this worker is not needed; end with success."""
         go = ctypes.c_int()

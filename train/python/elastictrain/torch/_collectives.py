@@ -28,10 +28,12 @@ class Done:
 def gatherer(what: str) -> Optional[_exchange.Gather]:
     """Gathers bytes of all workers; None where only this worker's own values count. Raises ElasticError before the training
     begins."""
+    if script.is_forwarding:
+        return None
     if script.run is None or not script.run.is_started:
         raise ElasticError(f"torch.distributed.{what}() before the first batch of training: a worker that joins later would not "
                            "take part. Move it behind the first batch, or let every worker compute the value")
-    return None if script.is_forwarding else script.run.gather
+    return script.run.gather
 
 
 def operation_of(name: str) -> Any:

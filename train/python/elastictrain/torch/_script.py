@@ -45,15 +45,18 @@ class Script:
         self._loader: Optional[DataLoader] = None
         self._entered: Optional[Epoch] = None
         self._known_batches: Dict[int, Tuple[DataLoader, List[Any]]] = {}  # of other loaders, in epochs that are over
+        self._passed_before_start = False
         self._epoch = -1  # the script's, counted by its passes over the training loader
 
     # --- Figures
 
     @property
     def rank(self) -> int:
-        if self.run is None or not self.run.is_started:
-            return int(os.environ.get("RANK", "0"))
-        return max(1, self.run.rank) if self.is_forwarding else self.run.place[0]
+        """Never the first one in epochs that are over: nothing is to be printed or saved there."""
+        is_started = self.run is not None and self.run.is_started
+        if self.is_forwarding:
+            return max(1, self.run.rank if self.run is not None and is_started else _number("RANK"))
+        return self.run.place[0] if self.run is not None and is_started else _number("RANK")
 
     @property
     def world_size(self) -> int:
@@ -63,9 +66,8 @@ class Script:
     @property
     def local_rank(self) -> int:
         """Among the workers of this host; the slot, by which a device is chosen, until it has joined."""
-        if self.run is None or not self.run.is_started:
-            return int(os.environ.get("LOCAL_RANK", "0"))
-        own = int(self.run.session.local_rank)
+        is_started = self.run is not None and self.run.is_started
+        own = int(self.run.session.local_rank) if self.run is not None and is_started else _number("LOCAL_RANK")
         return max(1, own) if self.is_forwarding else own
 
     @property
@@ -130,21 +132,31 @@ class Script:
     def _train(self, loader: DataLoader) -> Iterator[Any]:
         run = self.begin(loader)
         self._epoch += 1
+        self.is_forwarding = not run.is_started and run.is_past(self._epoch)
+        if self.is_forwarding:  # while the others train: this worker has not joined
+            self._passed_before_start = True
+            yield from self._stand_ins(run)
+            return
         entered, self._entered = self._entered or run.enter_epoch(), None
         present = entered.epoch
+        if self._epoch > present and self._passed_before_start:
+            raise ElasticError(f"the run went back to epoch {present + 1} while this worker, which would have joined it in epoch "
+                               f"{self._epoch + 1}, was starting; another one takes its place")
         if self._epoch > present:
             raise ElasticError(f"the script began its epoch {self._epoch + 1} before all samples of epoch {present + 1} were "
                                "used; a script that ends an epoch early cannot be made elastic without changes")
         self.is_forwarding = self._epoch < present
         if self.is_forwarding:
-            for _ in range(run.accumulation):
-                yield run.stand_in()
+            yield from self._stand_ins(run)
             return
         self._known_batches.clear()
         entered.catch_up()
         for batch in entered.batches():
             self.handed_out += 1
             yield batch
+
+    def _stand_ins(self, run: ScriptRun) -> Iterator[Any]:
+        return (run.stand_in() for _ in range(run.accumulation))
 
     def enumerate(self, iterable: Iterable[Any], start: int = 0) -> Iterator[Tuple[int, Any]]:
         """In place of enumerate() in the script: a worker that joins in the middle of an epoch counts its batches as the
@@ -201,6 +213,10 @@ class Script:
             traceback.print_exc()
             sys.stdout.flush()
             os._exit(1)
+
+
+def _number(variable: str) -> int:
+    return int(os.environ.get(variable, "0"))
 
 
 def _refuse_unknown_order(loader: DataLoader) -> int:

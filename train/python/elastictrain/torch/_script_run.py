@@ -25,6 +25,10 @@ class ScriptRun(ElasticRun):
 
     # --- Epochs and batches
 
+    def is_past(self, epoch: int) -> bool:
+        """Before it has joined: whether the run is known to be in a later epoch. Otherwise it waits until it can join."""
+        return self.session.await_start(epoch) > epoch
+
     def enter_epoch(self) -> "Epoch":
         """The present epoch; for a worker that joined at its end the one that it finds without batches, until it was there."""
         self._enters_late()
