@@ -289,7 +289,7 @@ class Training(unittest.TestCase):
     def test_the_learning_rate_factor_scales_a_step_and_schedulers_do_not_see_it(self):
         model = nn.Linear(6, 3)
         optimizer = torch.optim.SGD(model.parameters(), lr=0.5)
-        _optimizers.scale_learning_rate(optimizer, lambda: 2.0)
+        _optimizers.ScaledRates(optimizer, lambda: 2.0)
         before = model.weight.detach().clone()
         model.weight.grad = torch.ones_like(model.weight)
         optimizer.step()
@@ -329,6 +329,23 @@ class Training(unittest.TestCase):
         self.elastic(model, torch.optim.SGD(model.parameters(), lr=0.1))
         with self.assertRaisesRegex(elastictrain.ElasticError, "the session is closed"):
             next(iter(first))
+
+    def test_state_that_arrives_in_a_closure_holds_unscaled_rates(self):
+        model = nn.Linear(6, 3)
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.5)
+        read, write = _optimizers.hyperparameters(optimizer, _optimizers.ScaledRates(optimizer, lambda: 2.0))
+
+        def closure():
+            groups = read()
+            self.assertEqual(groups[0]["lr"], 0.5)
+            write([{**groups[0], "lr": 0.25}])
+            model.weight.grad = torch.ones_like(model.weight)
+            return torch.zeros(())
+
+        before = model.weight.detach().clone()
+        optimizer.step(closure)
+        self.assertTrue(torch.allclose(before - model.weight, torch.full_like(before, 0.5)))
+        self.assertEqual(optimizer.param_groups[0]["lr"], 0.25)
 
     def test_a_dataloaders_settings_are_taken_over(self):
         model = nn.Linear(6, 3)

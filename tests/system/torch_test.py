@@ -9,7 +9,7 @@ import tempfile
 import unittest
 
 import harness
-from harness import Case, Run, job, pids
+from harness import Case, Run, job, pids, wait_until
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, os.path.join(os.path.dirname(HERE), "python"))
@@ -71,6 +71,21 @@ class Changes(Case):
         for start in ("forkserver", "spawn"):
             with self.subTest(start):
                 self.changed(ET_LOADERS=1, ET_START=start)
+
+    def test_a_closure_in_a_new_workers_first_step_brings_the_rate_and_its_factor(self):
+        config = torch_job((1, 1, 3), (os.path.join(HERE, "torch_closure.py"),), learning_rate={"rule": "linear"})
+        with torch_run(config) as run:
+            run.wait_size(1, START_S)
+            run.wait_more_steps(5)
+            run.do("resize", run.name, 3)
+            run.wait_size(3, START_S)
+            wait_until(lambda: [note["value"] for note in run.events("note", key="factor")][-1:] == ["3.0"], START_S, "a factor of 3")
+            run.wait_more_steps(5)
+            run.do("stop", run.name, timeout=60)
+            run.wait(END_S)
+            run.wait_no_processes()
+            self.assert_audit_clean(run)
+            self.assertNotIn("Traceback", run.text())
 
     def test_an_evaluation_in_a_new_workers_first_step_sees_the_model_of_the_others(self):
         with torch_run(torch_job((1, 1, 3), (os.path.join(HERE, "torch_evaluation.py"),))) as run:

@@ -3,8 +3,9 @@
 An optimizer makes its state in its first step. State must be registered before the session starts, so it is made here.
 """
 
+import contextlib
 import inspect
-from typing import Any, Callable, Dict, Iterable, Iterator, List, Tuple
+from typing import Any, Callable, Dict, Iterable, Iterator, List, Optional, Tuple
 
 import torch
 from torch.optim import Optimizer
@@ -39,39 +40,69 @@ def _reader(optimizer: Optimizer, parameter: torch.Tensor, key: str) -> Callable
     return lambda: optimizer.state[parameter][key]
 
 
-def hyperparameters(optimizer: Optimizer) -> Tuple[Callable[[], Any], Callable[[Any], None]]:
+class ScaledRates:
+    """Multiplies the learning rate of every step by `factor()`. Schedulers see the unscaled rate, and so does the state, also
+    where a closure inside of the step makes the backward pass with which a worker gets its first state."""
+
+    def __init__(self, optimizer: Optimizer, factor: Callable[[], float]) -> None:
+        self._optimizer, self._factor, self._now = optimizer, factor, 1.0
+        self._unscaled: List[Any] = []  # in a step that uses others
+        self.hooks: List[Any] = [optimizer.register_step_pre_hook(self._before),
+                                 optimizer.register_step_post_hook(self._after)]
+
+    def unscale(self, groups: List[Dict[str, Any]]) -> List[Dict[str, Any]]:
+        """Hyperparameters as they are outside of a step."""
+        for values, rate in zip(groups, self._unscaled):
+            values["lr"] = rate
+        return groups
+
+    @contextlib.contextmanager
+    def unscaled(self) -> Iterator[None]:
+        """For a change of the rates."""
+        now, was_scaled = self._now, bool(self._unscaled)
+        self._after()
+        yield
+        if was_scaled:
+            self._scale(now)
+
+    def _before(self, *_: Any) -> None:
+        now = self._factor()
+        if now != 1.0:
+            self._scale(now)
+
+    def _scale(self, factor: float) -> None:
+        self._now = factor
+        for group in self._optimizer.param_groups:
+            self._unscaled.append(group["lr"])
+            group["lr"] = group["lr"] * factor
+
+    def _after(self, *_: Any) -> None:
+        for group, rate in zip(self._optimizer.param_groups, self._unscaled):
+            group["lr"] = rate
+        self._unscaled.clear()
+
+
+def hyperparameters(optimizer: Optimizer, rates: Optional[ScaledRates] = None) -> Tuple[Callable[[], Any],
+                                                                                        Callable[[Any], None]]:
     """Reads and replaces all of the groups' values but the parameters, and state that is no tensor."""
     def read() -> Any:
-        return [_without_parameters(group) for group in optimizer.param_groups]
+        groups = [_without_parameters(group) for group in optimizer.param_groups]
+        return groups if rates is None else rates.unscale(groups)
 
     def write(groups: List[Dict[str, Any]]) -> None:
-        for group, values in zip(optimizer.param_groups, groups):
-            for key, value in values.items():
-                if isinstance(group.get(key), torch.Tensor):
-                    group[key].copy_(value)
-                else:
-                    group[key] = value
+        with contextlib.nullcontext() if rates is None else rates.unscaled():
+            for group, values in zip(optimizer.param_groups, groups):
+                _replace_values(group, values)
 
     return read, write
 
 
-def scale_learning_rate(optimizer: Optimizer, factor: Callable[[], float]) -> List[Any]:
-    """Multiplies the learning rate of every step by `factor()`; schedulers see the unscaled rate. Returns the hooks."""
-    unscaled: List[Any] = []
-
-    def before(*_: Any) -> None:
-        now = factor()
-        if now != 1.0:
-            for group in optimizer.param_groups:
-                unscaled.append(group["lr"])
-                group["lr"] = group["lr"] * now
-
-    def after(*_: Any) -> None:
-        for group, rate in zip(optimizer.param_groups, unscaled):
-            group["lr"] = rate
-        unscaled.clear()
-
-    return [optimizer.register_step_pre_hook(before), optimizer.register_step_post_hook(after)]
+def _replace_values(group: Dict[str, Any], values: Dict[str, Any]) -> None:
+    for key, value in values.items():
+        if isinstance(group.get(key), torch.Tensor):
+            group[key].copy_(value)
+        else:
+            group[key] = value
 
 
 def refuse_other_parameters(optimizer: Optimizer, named: Iterable[Tuple[str, torch.Tensor]]) -> List[Any]:

@@ -63,9 +63,10 @@ class ElasticRun:
         for optimizer in optimizers:
             _optimizers.create_state(optimizer)
             self._hooks += _optimizers.refuse_other_parameters(optimizer, model.named_parameters())
-            self._hooks += _optimizers.scale_learning_rate(optimizer, lambda: float(self.session.learning_rate_factor))
+        rates = [_optimizers.ScaledRates(optimizer, lambda: float(session.learning_rate_factor)) for optimizer in optimizers]
+        self._hooks += [hook for rate in rates for hook in rate.hooks]
         objects = {**objects, "progress": Progress(self)}
-        self._state = State(self.session, model, optimizers, buffers, objects)
+        self._state = State(self.session, model, optimizers, buffers, objects, rates)
         self._first = FirstState(self.session, first or {}, first_every)
         self._buffers = buffers
         self._companion = Companion(session, self._gradients, buffers, self._state, Likeness(self._state.tensors), device)

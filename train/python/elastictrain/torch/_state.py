@@ -11,6 +11,7 @@ from torch.optim import Optimizer
 
 from . import _optimizers
 from ._buffers import Buffer, Buffers
+from ._optimizers import ScaledRates
 from ._python_state import PythonState
 from ..session import Session
 
@@ -23,11 +24,12 @@ class State:
     """Registers everything with the session, which must not have started. Thread: the training thread."""
 
     def __init__(self, session: Session, model: nn.Module, optimizers: Sequence[Optimizer], buffers: Buffers,
-                 objects: Dict[str, Any]) -> None:
+                 objects: Dict[str, Any], rates: Sequence[ScaledRates] = ()) -> None:
+        """`rates`: of each optimizer, where its learning rate is scaled."""
         self._tensors: List[Tuple[str, Reader]] = []
         self._python = PythonState()
         self.buffers = buffers
-        self._collect(model, optimizers, objects)
+        self._collect(model, optimizers, objects, rates)
         for name, read in self._tensors:
             session.share_tensor(name, read().detach())
         self._addresses = Addresses(self._tensors)
@@ -88,7 +90,8 @@ class State:
 
     # --- Its parts
 
-    def _collect(self, model: nn.Module, optimizers: Sequence[Optimizer], objects: Dict[str, Any]) -> None:
+    def _collect(self, model: nn.Module, optimizers: Sequence[Optimizer], objects: Dict[str, Any],
+                 rates: Sequence[ScaledRates]) -> None:
         names: Dict[torch.Tensor, str] = {parameter: name for name, parameter in model.named_parameters()}
         self._tensors += [(name, _reader(parameter)) for name, parameter in model.named_parameters()]
         self._tensors += [(buffer.name, _reader(buffer.copy)) for buffer in self.buffers.running]
@@ -96,7 +99,7 @@ class State:
         for number, optimizer in enumerate(optimizers):
             prefix = "optimizer" if number == 0 else f"optimizer{number}"
             self._tensors += [(f"{prefix}/{name}", read) for name, read in _optimizers.tensors_of(optimizer, names)]
-            self._python.add(prefix, _optimizers.hyperparameters(optimizer))
+            self._python.add(prefix, _optimizers.hyperparameters(optimizer, *rates[number:number + 1]))
         for name, value in sorted(objects.items()):
             self._add_object(name, value)
 
