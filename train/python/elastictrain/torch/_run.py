@@ -22,6 +22,7 @@ from ..errors import ElasticError
 from ..session import Batch, Change, Session
 
 STEPS_THAT_MAY_COMPILE = 3
+FEWEST_SAMPLES = 2  # of a stand-in: a BatchNorm cannot train on one
 
 
 class ElasticRun:
@@ -57,6 +58,8 @@ class ElasticRun:
         self._samples = self._loader.samples(range(min(batch, self._size)))  # for steps without own ones
         buffers = Buffers(model, local)
         buffers.find_running(_trial.make_pass(model, self.stand_in(), warm_up))
+        if not data["drop_last"] and not _trial.has_compiled():
+            self._samples = self._samples[:max(FEWEST_SAMPLES, int(data["min_local_samples"]) // accumulation)]
         self._gradients = Gradients(self.session, accumulation, _model.trained(model, optimizers))
         self._optimizers = optimizers
         self._hooks: List[Any] = []  # of optimizers

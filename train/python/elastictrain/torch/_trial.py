@@ -1,5 +1,6 @@
 """A full pass before the worker joins: what is allocated, compiled or read for the first time costs the others nothing."""
 
+import sys
 import warnings
 from typing import Any, Callable, Optional
 
@@ -26,6 +27,12 @@ def make_pass(model: nn.Module, batch: Any, program: Optional[Callable[[Any], An
             for parameter in model.parameters():
                 parameter.grad = None
     return True
+
+
+def has_compiled() -> bool:
+    """Whether torch.compile() compiled something here, which another size of a batch would make it do again."""
+    dynamo = sys.modules.get("torch._dynamo")
+    return dynamo is not None and bool(dynamo.utils.counters["frames"])
 
 
 def _guess(model: nn.Module, batch: Any) -> None:
