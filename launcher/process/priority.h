@@ -8,8 +8,8 @@
 
 namespace elastictrain::launcher {
 
-// By how much the nice value of programs in the background is above the caller's: a quarter of a busy core's time.
-inline constexpr int kBackgroundNice = 5;
+// By how much the nice value of programs in the background is above the caller's: a tenth of a busy core's time.
+inline constexpr int kBackgroundNice = 10;
 
 // Whether this process may give a program in the background the caller's priority back: it has CAP_SYS_NICE, or
 // RLIMIT_NICE permits it.

@@ -74,6 +74,7 @@ class Session:
         self._step_kept: List[Any] = []  # gradients of the open step
         self._callback: Any = None
         self._raised: Optional[BaseException] = None  # by it
+        self.ends_at_once = False  # with status 0 once the program's own code has ended
         self._raise_for(self._library.et_session_create(ctypes.byref(self._handle)))
         # Processes that this one starts are no workers.
         os.environ.pop("ELASTICTRAIN_SOCKET", None)
@@ -379,20 +380,23 @@ class Session:
 
     def _close_at_exit(self) -> None:
         """A program that an exception ends is not done: its exit status says so, and nothing else may."""
+        is_own = bool(self._handle) and os.getpid() == self._process
         if getattr(sys, "last_value", None) is None:
             self.close()
-        elif self._handle and os.getpid() == self._process and self.launched:
-            self._end_at_once()
+            if is_own and self.ends_at_once:
+                self._end_at_once(0)
+        elif is_own and self.launched:
+            self._end_at_once(1)
 
-    def _end_at_once(self) -> None:
-        """The others wait for this process to end, and unloading torch takes seconds. Everything else that the program
-        registered for its end is done before."""
+    def _end_at_once(self, status: int) -> None:
+        """The others wait for this process to end, or need the processors that it ends on, and unloading torch takes seconds.
+        Everything else that the program registered for its end is done before."""
         atexit.unregister(self._close_at_exit)
         atexit._run_exitfuncs()
         for stream in (sys.stdout, sys.stderr):
             with contextlib.suppress(Exception):
                 stream.flush()
-        os._exit(1)
+        os._exit(status)
 
     # --- Calls
 

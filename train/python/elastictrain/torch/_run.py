@@ -324,6 +324,7 @@ class ElasticRun:
 
     def _leave_if_asked(self) -> None:
         if self._is_over and self._exits and self.outcome != _session.FINISHED:
+            self.session.ends_at_once = self.session.launched
             raise SystemExit(0)
 
     @contextlib.contextmanager
