@@ -70,9 +70,6 @@ MUTANTS = {
          "if (!std::exchange(bucket.is_zero, false) && !MUTANT) std::fill_n"), session("session_changes", "recovery")),
     "all_weigh_the_same": (SESSION + "host_gradients.cc", "options.scale = step.division.my_weight();",
                            "options.scale = MUTANT ? 0.5F : step.division.my_weight();", session("session_changes")),
-    "swap_when_one_is_ready": (SESSION + "control_lane.cc", "values_[kReady] == static_cast<float>(world_size_);",
-                               "MUTANT ? values_[kReady] > 0 : values_[kReady] == static_cast<float>(world_size_);",
-                               session("session_changes")),
     "joiner_forgets_averaging": (SESSION + "course.cc", "  averaged_until_ = header.averaged_until;",
                                  "  if (!MUTANT) averaged_until_ = header.averaged_until;", session("synchronization")),
     "calls_after_finish": (SESSION + "lifecycle.h", "    if (ended) throw", "    if (ended && !MUTANT) throw",
@@ -97,8 +94,6 @@ MUTANTS = {
                                "(!MUTANT && header->slice_offset != source.slice.offset) ||", STATE),
     "state_of_another_generation": (SESSION + "state_transfer.cc", "if (header->generation != generation_ ||",
                                     "if ((!MUTANT && header->generation != generation_) ||", STATE),
-    "half_a_state_is_enough": (SESSION + "state_handover.cc", "  if (status || parts_.replicas.keeps_own()) {",
-                               "  if (MUTANT || status || parts_.replicas.keeps_own()) {", session("recovery")),
     "header_without_a_checksum": ("train/state/progress.cc", "if (Reader(bytes.last(8)).number() != hash",
                                   "if (!MUTANT && Reader(bytes.last(8)).number() != hash", STATE),
     # The data plane.
