@@ -289,6 +289,7 @@ void add_library_settings(const RunConfig& config, std::vector<std::string>& env
     add("ELASTICTRAIN_CHECKPOINT_TIMEOUT_MS", std::to_string(config.checkpoint.timeout_ms));
     if (config.checkpoint.resume) add("ELASTICTRAIN_RESUME", "1");
   }
+  add("ELASTICTRAIN_ROUND_MS", std::to_string(config.synchronization.round_ms));
   // Gradients are kept for the survivors of a failure. Such a run stops instead.
   if (config.failures.on_failure == OnFailureChoice::kStop) add("ELASTICTRAIN_KEEP_GRADIENTS", "0");
 }

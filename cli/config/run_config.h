@@ -91,6 +91,7 @@ struct LearningRateConfig {
 struct SynchronizationConfig {
   protocol::Synchronization strategy = protocol::Synchronization::kGradients;
   double weight = 0.1;
+  std::uint64_t round_ms = 1'000;
 };
 
 struct TimeoutsConfig {

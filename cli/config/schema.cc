@@ -191,6 +191,10 @@ void add_training_keys(std::vector<KeySpec>& keys) {
           {"synchronization.weight", "",
            "for averaging: weight of the average of all models against a worker's own model", "",
            NumberField{in<&C::synchronization, &SynchronizationConfig::weight>, 0, 1}},
+          {"synchronization.round_ms", "milliseconds",
+           "for pair-averaging: minimum time for which no worker waits for another; then all meet, and changes take "
+           "effect; 0: they meet in every step",
+           "", IntegerField{in<&C::synchronization, &SynchronizationConfig::round_ms>, 0, 60'000}},
           {"checkpoint.directory", "", "directory of checkpoints; passed to the program as ELASTICTRAIN_CHECKPOINT_DIR",
            "", TextField{in<&C::checkpoint, &CheckpointConfig::directory>}},
           {"checkpoint.interval_steps", "steps",

@@ -42,6 +42,7 @@ BENCHMARKS = {
     "cold-start": (swap.cold_start, "from the command to the first committed step of 2 local workers"),
     "allreduce": (communicator.allreduce, "beside Gloo, Open MPI and MPICH: 2 and 4 ranks, 4 KiB to 100 MiB"),
     "topologies": (communicator.topologies, "every topology against the automatic one: 3 and 8 ranks on two hosts, loopback"),
+    "pair-averaging": (network.pair_averaging, "samples a second of pair averaging beside a slow worker"),
     "synchronization": (network.synchronization, "steps a second of each strategy on limited links, with a slow worker"),
     "interference": (network.interference, "whether leaving a topology that cross traffic disturbs pays"),
     "encryption-cost": (communicator.encryption_cost, "all-reduce over TCP with each level of network.encryption"),

@@ -55,6 +55,33 @@ def synchronization(repetitions):
                        "times s-sgd", "-", None, f"steps/s: {words}; {beside}; 4 hosts, {MODEL_BYTES:,} bytes")
 
 
+SLOW_WORKERS = 4
+SLOW_FACTOR = 4
+BATCH = 16
+WINDOW_S = 12
+
+
+def samples_per_s(strategy):
+    """Of all workers of one run, one of which computes four times as long as the others: each logs its batches."""
+    config = job(workers=(1, SLOW_WORKERS, SLOW_WORKERS), synchronization={"strategy": strategy},
+                 trainer=synthetic(slow=f"2:{SLOW_FACTOR}", parameter_bytes=MODEL_BYTES))
+    with Run(config) as run:
+        run.wait_size(SLOW_WORKERS, 60)
+        run.wait_step(WARM_UP_STEPS + MEASURED_STEPS, 60)
+        begin = time.monotonic()
+        time.sleep(WINDOW_S)
+        return BATCH * sum(begin <= record["t"] < begin + WINDOW_S for record in run.steps()) / WINDOW_S
+
+
+def pair_averaging(repetitions):
+    """Four workers, one of them four times slower: the samples of pair averaging over those of averaged gradients."""
+    found = [{strategy: samples_per_s(strategy) for strategy in ("s-sgd", "pair-averaging")} for _ in range(repetitions)]
+    ratios = [rates["pair-averaging"] / rates["s-sgd"] for rates in found]
+    words = ", ".join(f"{name} {rows.spread([rates[name] for rates in found], 1)}" for name in found[0])
+    yield rows.at_least("pair-averaging", statistics.median(ratios), "times s-sgd", 2.5,
+                        f"samples/s: {words}; {SLOW_WORKERS} workers, one computes {SLOW_FACTOR} times as long")
+
+
 POLICY_INTERVAL_MS = 500
 DISTURBED_VIEWS = 20
 CROSS_TRAFFIC_BITS_PER_S = 10e6  # half of the link

@@ -124,10 +124,15 @@ void Ending::advance_end() {
   if (roster_.workers().empty() && !waits && !awaits_accounts()) end_run();
 }
 
+bool Ending::returns_samples() const {
+  return training_.synchronization == protocol::Synchronization::kPairAveraging;
+}
+
 // An agent that was given up for its silence may only have been stopped: it delivers its workers' sample accounts when
 // it continues.
 bool Ending::awaits_accounts() {
   if (end_.finished.empty() || agents_.silent().empty() || !audit_.ledger().used()) return false;
+  audit_.ledger().returns_samples(returns_samples());
   const Ledger::Summary audit = audit_.ledger().summary();
   if (audit.missing == 0 && audit.open == 0) return false;
   if (accounts_timer_ != 0) return true;
@@ -159,6 +164,7 @@ void Ending::drain_members() {
 
 void Ending::end_run() {
   if (end_.over) return;
+  audit_.ledger().returns_samples(returns_samples());
   const std::string failure = audit_.summarize();
   if (!failure.empty() && end_.status == 0) {
     end_.status = kStatusAuditFailed;

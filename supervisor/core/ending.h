@@ -44,6 +44,7 @@ class Ending {
  private:
   void stop_everybody();
   bool awaits_accounts();
+  bool returns_samples() const;
   void drain_members();
 
   const RunSettings& settings_;

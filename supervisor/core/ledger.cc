@@ -281,12 +281,12 @@ void Ledger::record_hash(WorkerId worker, const protocol::AuditStep& step, std::
 
 // An epoch that others follow must be complete. The last one may have ended early (a stop, a limit of steps). If the
 // run ended before it had used all samples that a recovery returned, those are open, not missing: they are used before
-// any position beyond the end.
+// any position beyond the end. Rounds return some at every meeting.
 std::uint64_t Ledger::missing_in(std::uint64_t number, const Epoch& epoch) const {
   const IntervalSet& positions = epoch.positions;
   const bool last = number == epochs_.rbegin()->first;
   const bool returned_are_open = last && !fences_.empty() && epoch.end_step <= fences_.back().first_step;
-  if (returned_are_open) return 0;
+  if (returned_are_open || (last && returns_samples_)) return 0;
   const std::uint64_t due = last || sample_count_ == 0 ? positions.end() : std::max(sample_count_, positions.end());
   return due - positions.size();
 }

@@ -72,6 +72,10 @@ class Ledger {
   // anything that cannot be invalidated because it is too old.
   std::vector<std::string> fence(const protocol::Fence& fence);
 
+  // Workers that average in pairs return what they have not used of each round, to be used before the epoch is over.
+  // Where the run ends within an epoch, its unused samples are open, not missing.
+  void returns_samples(bool returns) { returns_samples_ = returns; }
+
   bool used() const { return used_; }
   Summary summary() const;
 
@@ -116,6 +120,7 @@ class Ledger {
   std::vector<protocol::AuditStep> covers_;          // of that, what no worker has reported
   std::vector<protocol::AuditStep> waiting_covers_;  // arrived before the sample count was known
   bool used_ = false;
+  bool returns_samples_ = false;
   Step steps_ = 0;
   Generation newest_ = 0;
   std::vector<protocol::Fence> fences_;  // generations and first steps ascend; covered fences are omitted

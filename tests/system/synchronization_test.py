@@ -1,10 +1,11 @@
 """Real runs whose workers average models: through a loss, a growth and the change back to averaged gradients."""
 
+import collections
 import os
 import signal
 
 import harness
-from harness import Case, Run, job, members, pids
+from harness import Case, Run, job, members, pids, synthetic
 
 FAST = {"cool_down_ms": 500}
 
@@ -36,6 +37,25 @@ class Synchronization(Case):
 
     def test_models_are_averaged_in_pairs(self):
         self.through_a_loss_and_a_growth("pair-averaging")
+
+    def test_pairs_run_ahead_of_a_slow_worker_and_every_sample_counts_once(self):
+        strategy = "pair-averaging"
+        config = job(workers=(1, 4, 4), trainer=synthetic(slow="2:4", samples=2000), failures=FAST,
+                     synchronization={"strategy": strategy, "round_ms": 600})
+        with Run(config) as run:
+            before = pids(run.wait_size(4))
+            run.wait_step(120, 60)
+            batches = collections.Counter(record["pid"] for record in run.steps())
+            for fast in (before[0], before[2], before[3]):
+                self.assertGreater(batches[fast], 2 * batches[before[1]], batches)
+            os.kill(before[2], signal.SIGKILL)
+            run.wait_status(lambda s: s["phase"] == "running" and len(members(s)) == 4 and before[2] not in pids(s),
+                            what="the replacement")
+            run.wait_more_steps(60)
+            run.do("resize", run.name, 2)
+            run.wait_size(2)
+            run.wait_more_steps(60)
+            self.end(run)
 
     def test_a_policy_goes_back_to_gradients_and_the_workers_are_equal_again(self):
         config = job(workers=(1, 3, 3), synchronization={"strategy": "averaging"},

@@ -41,6 +41,8 @@ class ModelStore {
   static Result<std::unique_ptr<ModelStore>> open(const comm::ListenOptions& options,
                                                   protocol::Encryption encryption = protocol::Encryption::kNone);
   ~ModelStore();
+  // Ends all requests in progress, and answers none anymore. Any thread.
+  void end() { ending_.cancel(); }
 
   // The token (the first bytes) and the address of this store, which other workers need for request().
   std::vector<std::byte> entry() const;

@@ -16,6 +16,22 @@ Status PairAveraging::swap_models(bool contributes) {
   return {};
 }
 
+void PairAveraging::take_read_model() {
+  if (store_.take_model(memory_)) {
+    models_.receive(memory_);
+    models_.keep_correction(0.5F);
+  }
+  if (seat_.world_size() < 2) return;
+  const auto others = seat_.world_size() - 1;
+  const auto drawn = static_cast<std::uint32_t>((random_() ^ seat_.rank * 2'654'435'761U) % others);
+  store_.read_model(drawn + (drawn >= seat_.rank ? 1 : 0), models_.model_floats());
+}
+
+void PairAveraging::publish_model() {
+  models_.copy_models(memory_);
+  store_.publish_model(memory_);
+}
+
 Status PairAveraging::learn_reach() {
   auto& communicator = *seat_.communicator;
   const std::uint32_t size = communicator.world_size();

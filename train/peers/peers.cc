@@ -10,11 +10,15 @@ void Peers::enable_store() {
 void Peers::begin() {
   if (!is_enabled_) return;
   store_.open();
-  joins_generations_ = true;
+}
+
+// What every member of the generation knows decides, so that all of them take part.
+Status Peers::after_first_sum() {
+  const bool reads_models = seat_.synchronization == protocol::Synchronization::kPairAveraging;
+  return is_enabled_ || reads_models ? store_.join_generation() : Status();
 }
 
 void Peers::end() {
-  joins_generations_ = false;
   store_.close();
 }
 

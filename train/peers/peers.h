@@ -15,21 +15,24 @@ class Peers final : public session::Extension {
   explicit Peers(const session::ExtensionHost& host)
       : is_enabled_(host.is_enabled),
         store_(host.environment, host.seat, host.gate),
-        pairs_(host.models, host.seat, host.course) {}
+        pairs_(host.models, host.seat, host.course, store_),
+        seat_(host.seat) {}
 
   void enable_store();
   StoreAccess& store() { return store_; }
 
   void begin() override;
   void end() override;
+  Status after_first_sum() override;
   Status average_in_pairs(bool contributes) override { return pairs_.swap_models(contributes); }
+  void average_with_read_model() override { pairs_.take_read_model(); }
+  void publish_model() override { pairs_.publish_model(); }
 
  private:
-  Status join_generation() override { return store_.join_generation(); }
-
   bool& is_enabled_;
   StoreAccess store_;
   PairAveraging pairs_;
+  const session::Seat& seat_;
 };
 
 }  // namespace elastictrain::peers

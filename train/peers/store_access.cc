@@ -9,15 +9,50 @@
 
 namespace elastictrain::peers {
 
+namespace {
+
+constexpr std::string_view kModelName = "elastictrain model";
+constexpr std::chrono::seconds kReadModel{10};
+
+}  // namespace
+
 void StoreAccess::open() {
+  if (auto status = try_open(); !status) throw SessionError("the store cannot be opened: " + status.error().message);
+}
+
+Status StoreAccess::try_open() {
   auto store = ModelStore::open({.host_key = environment_.host_key, .addresses = environment_.bind_addresses},
                                 environment_.encryption);
-  if (!store) throw SessionError("the store cannot be opened: " + store.error().message);
+  if (!store) return store.error();
   store_ = std::move(*store);
+  return {};
+}
+
+void StoreAccess::close() {
+  if (store_) store_->end();
+  reader_.reset();
+  store_.reset();
+}
+
+void StoreAccess::publish_model(std::span<const float> model) {
+  if (store_) store_->save(kModelName, std::as_bytes(model), ++published_);
+}
+
+void StoreAccess::read_model(std::uint32_t rank, std::size_t floats) {
+  const auto entry = entry_of(rank);
+  if (!store_ || entry.empty()) return;
+  if (!reader_) {
+    reader_ = std::make_unique<ModelReader>([store = store_.get()](auto from, std::span<float> model) {
+      const auto found = store->request(from, kModelName, 0, std::as_writable_bytes(model), kReadModel);
+      return found && found->has_value();
+    });
+  }
+  reader_->start(entry, floats);
 }
 
 Status StoreAccess::join_generation() {
-  if (!store_ || entries_of_ == seat_.generation) return {};
+  if (entries_of_ == seat_.generation) return {};
+  if (!store_) (void)try_open();  // without one, the others read nothing here
   return gather_entries();
 }
 
@@ -33,7 +68,7 @@ void StoreAccess::mask_token(std::span<std::byte> entry, std::uint32_t rank) con
 Status StoreAccess::gather_entries() {
   return gate_.run("exchange of the stores' addresses", [&] {
     std::vector<std::byte> all(ModelStore::kEntryBytes * seat_.communicator->world_size());
-    auto mine = store_->entry();
+    auto mine = store_ ? store_->entry() : std::vector<std::byte>(ModelStore::kEntryBytes);
     mask_token(mine, seat_.rank);
     Status status = seat_.communicator->all_gather(mine, all);
     if (!status) return status;

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "elastictrain/session.hpp"
+#include "train/peers/model_reader.h"
 #include "train/peers/model_store.h"
 #include "train/session/collective_gate.h"
 #include "train/session/environment.h"
@@ -26,15 +27,24 @@ class StoreAccess {
   StoreAccess(const session::Environment& environment, const session::Seat& seat, const session::CollectiveGate& gate)
       : environment_(environment), seat_(seat), gate_(gate) {}
 
+  ~StoreAccess() { close(); }
+  StoreAccess(const StoreAccess&) = delete;
+  StoreAccess& operator=(const StoreAccess&) = delete;
+
   void open();
   bool is_open() const { return store_ != nullptr; }
-  void close() { store_.reset(); }
+  void close();
   // Once in each generation, behind the first sum: exchanges the stores' addresses.
   Status join_generation();
 
   void save(std::string_view name, std::span<const std::byte> data, std::uint64_t version);
   StoreReply request(std::uint32_t rank, std::string_view name, std::uint64_t version, std::span<std::byte> into,
                      std::chrono::milliseconds time_limit) const;
+  // This worker's newest model, for read_model() of the others; and one of theirs, in the background: it has arrived
+  // when take_model() returns true. Nothing is read while an earlier one is on its way.
+  void publish_model(std::span<const float> model);
+  void read_model(std::uint32_t rank, std::size_t floats);
+  bool take_model(std::vector<float>& model) { return reader_ && reader_->take(model); }
   // index = rank; -1: no answer in time, 0: this worker.
   std::vector<double> latencies_us(std::chrono::milliseconds time_limit) const;
   // This worker's row in a matrix of zeros. The sum over all workers is the matrix of all latencies; the memory is
@@ -42,6 +52,7 @@ class StoreAccess {
   std::span<float> measure_latencies(std::chrono::milliseconds time_limit);
 
  private:
+  Status try_open();
   Status gather_entries();
   void mask_token(std::span<std::byte> entry, std::uint32_t rank) const;
   std::span<const std::byte> entry_of(std::uint32_t rank) const;
@@ -50,9 +61,11 @@ class StoreAccess {
   const session::Seat& seat_;
   const session::CollectiveGate& gate_;
   std::unique_ptr<ModelStore> store_;
+  std::uint64_t published_ = 0;           // models
   std::vector<std::byte> entries_;        // of all ranks' stores
   std::optional<Generation> entries_of_;  // the generation for which they hold
   std::vector<float> latencies_;          // of all pairs, for the duration of the step that shares them
+  std::unique_ptr<ModelReader> reader_;   // last: its thread uses the store
 };
 
 // The tree of minimum total latency over all `size` workers.

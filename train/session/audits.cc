@@ -23,7 +23,7 @@ void Audits::step_committed(OpenStep step) {
   const auto& seat = parts_.seat;
   AuditedStep audited{.generation = seat.generation,
                       .step = parts_.course.committed_step(),
-                      .cut = std::move(step.division.cut),
+                      .cut = step.division.used_cut(),
                       .shares = std::move(step.division.shares),
                       .all_count = !seat.repeats_step};
   if (seat.repeats_step && parts_.keeps_inputs) audited.holders = seat.holders;

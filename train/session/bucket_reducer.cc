@@ -19,7 +19,7 @@ Status BucketReducer::send_lane(OpenStep& step) {
 }
 
 Status BucketReducer::reduce_host_gradient(OpenStep& step, Bucket& bucket) {
-  const bool is_first = !step.lane_sent;
+  const bool is_first = !step.lane_sent && !step.is_local;
   NarrowGradients::widen(step, bucket);
   Status status = step.averages ? parts_.averaging.take_local_gradient(step, bucket) : parts_.host.reduce(step, bucket);
   if (status) NarrowGradients::round(bucket);

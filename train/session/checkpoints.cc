@@ -92,11 +92,11 @@ checkpoint::Snapshot Checkpoints::snapshot() const {
           .early = parts_.early.values()};
 }
 
-void Checkpoints::step_committed() {
+void Checkpoints::step_committed(Step steps) {
   if (!checkpointer_) return;
   report_notes();
   const auto every = parts_.environment.checkpoint_every;
-  if (every == 0 || parts_.course.committed_step() % every != 0) return;
+  if (every == 0 || parts_.course.committed_step() % every >= steps) return;
   parts_.audits.report();  // a run that continues from this checkpoint counts these records
   if (parts_.seat.rank == 0) checkpointer_->begin(snapshot());
 }

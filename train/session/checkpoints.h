@@ -48,7 +48,8 @@ class Checkpoints {
   // cut off.
   void enter(const std::vector<protocol::Fence>& lineage, bool announce);
 
-  void step_committed();  // writes one if it is due
+  // The commit advanced by this number of steps.
+  void step_committed(Step steps);  // writes one if it is due
   void write_by_first_rank();
   void write();       // the last one: training waits for it
   void await_copy();  // call it before the state changes

@@ -4,8 +4,11 @@
 
 namespace elastictrain::session {
 
-ControlLane::ControlLane(std::uint32_t rank, std::uint32_t world_size)
-    : rank_(rank), world_size_(world_size), values_(kFields + (world_size <= kMaxTimedRanks ? world_size : 0)) {}
+ControlLane::ControlLane(std::uint32_t rank, std::uint32_t world_size, bool has_claims)
+    : rank_(rank),
+      world_size_(world_size),
+      has_claims_(has_claims && times_ranks()),
+      values_(kFields + (times_ranks() ? world_size : 0) + (has_claims_ ? kClaimFields * world_size : 0)) {}
 
 std::span<float> ControlLane::fill(const LaneInput& input) {
   std::fill(values_.begin(), values_.end(), 0.0F);
@@ -20,7 +23,13 @@ std::span<float> ControlLane::fill(const LaneInput& input) {
     values_[kSquareSum] = static_cast<float>(input.local_square);
     values_[kSquareCount] = 1.0F;
   }
-  if (world_size_ <= kMaxTimedRanks) values_[kFields + rank_] = static_cast<float>(input.compute_us);
+  if (times_ranks()) values_[kFields + rank_] = static_cast<float>(input.compute_us);
+  if (has_claims_) {
+    float* const claim = &values_[claims_at() + kClaimFields * rank_];
+    claim[0] = static_cast<float>(input.claim.used);
+    claim[1] = static_cast<float>(input.claim.steps);
+    claim[2] = static_cast<float>(input.claim.batches);
+  }
   return values_;
 }
 
@@ -33,10 +42,17 @@ LaneOutput ControlLane::read() const {
   if (output.has_loss) output.loss = static_cast<double>(values_[kLossSum]) / static_cast<double>(values_[kLossWeight]);
   output.local_squares = static_cast<std::uint32_t>(values_[kSquareCount]);
   if (output.local_squares != 0) output.local_square_mean = values_[kSquareSum] / values_[kSquareCount];
-  if (world_size_ <= kMaxTimedRanks) {
-    const auto slowest = std::max_element(values_.begin() + kFields, values_.end());
+  if (times_ranks()) {
+    const auto end = values_.begin() + static_cast<std::ptrdiff_t>(claims_at());
+    const auto slowest = std::max_element(values_.begin() + kFields, end);
     output.slowest_compute_us = *slowest;
     output.slowest_rank = static_cast<std::uint32_t>(slowest - values_.begin() - kFields);
+  }
+  for (std::uint32_t rank = 0; has_claims_ && rank < world_size_; ++rank) {
+    const float* const claim = &values_[claims_at() + kClaimFields * rank];
+    output.claims.push_back({.used = static_cast<std::uint64_t>(claim[0]),
+                             .steps = static_cast<std::uint32_t>(claim[1]),
+                             .batches = static_cast<std::uint32_t>(claim[2])});
   }
   return output;
 }

@@ -11,6 +11,13 @@
 
 namespace elastictrain::session {
 
+// What a worker says of the round that ends and of the one after it (round.h).
+struct Claim {
+  std::uint64_t used = 0;     // samples of this step
+  std::uint32_t steps = 0;    // in as many batches
+  std::uint32_t batches = 0;  // that it wants for the next step; 0: it cannot run ahead of the others
+};
+
 struct LaneInput {
   bool swap_ready = false;  // the next generation is committed and built here
   bool wants_stop = false;  // no plan can reach this worker anymore
@@ -21,6 +28,7 @@ struct LaneInput {
   // Squared norm of this worker's own gradient of the previous step, if it was measured.
   bool has_local_square = false;
   double local_square = 0;
+  Claim claim;
 };
 
 struct LaneOutput {
@@ -33,21 +41,28 @@ struct LaneOutput {
   std::uint32_t slowest_rank = 0;
   std::uint32_t local_squares = 0;  // number of workers that measured theirs
   double local_square_mean = 0;
+  std::vector<Claim> claims;  // by rank; empty where the lane has none
 };
 
 class ControlLane {
  public:
-  ControlLane(std::uint32_t rank, std::uint32_t world_size);
+  // `has_claims`: ignored in very large worlds.
+  ControlLane(std::uint32_t rank, std::uint32_t world_size, bool has_claims = false);
   std::span<float> fill(const LaneInput& input);
   LaneOutput read() const;
 
  private:
   // One entry per rank for the compute time, since a sum cannot show the slowest rank. Left out in very large worlds.
   static constexpr std::uint32_t kMaxTimedRanks = 1024;
+  static constexpr std::size_t kClaimFields = 3;
   enum Field : std::size_t { kReady, kStop, kEndsData, kLossSum, kLossWeight, kSquareSum, kSquareCount, kFields };
+
+  bool times_ranks() const { return world_size_ <= kMaxTimedRanks; }
+  std::size_t claims_at() const { return kFields + world_size_; }
 
   std::uint32_t rank_;
   std::uint32_t world_size_;
+  bool has_claims_;
   std::vector<float> values_;
 };
 

@@ -382,7 +382,17 @@ void ControlPlane::state_complete() {
   drive([](WorkerMachine& machine) { machine.state_complete(); });
 }
 void ControlPlane::step_opened() {
-  drive([](WorkerMachine& machine) { machine.step_opened(); });
+  drive([this](WorkerMachine& machine) {
+    machine.step_opened();
+    place_since_ = SteadyClock::now();  // another batch of the same step is progress
+  });
+}
+void ControlPlane::batch_done() {
+  pace_->step_done(SteadyClock::now());
+}
+bool ControlPlane::waits_for_meeting() const {
+  const std::lock_guard lock(mutex_);
+  return orphaned() || machine_.swap_ready() || machine_.seat_is_void();
 }
 bool ControlPlane::enter_collective() {
   return drive([](WorkerMachine& machine) { return machine.enter_collective(); });

@@ -78,6 +78,9 @@ class ControlPlane {
   bool enter_loop(Step step, bool complete);
   void state_complete();
   void step_opened();
+  void batch_done();  // of a round that goes on
+  // A change, a loss or a stop can only go on where all workers meet.
+  bool waits_for_meeting() const;
   bool enter_collective();
   void leave_collective();
   void collective_failed(const std::string& reason);

@@ -1,8 +1,10 @@
 #include "train/session/course.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "supervisor/protocol/check.h"
+#include "train/session/round.h"
 
 namespace elastictrain::session {
 
@@ -27,6 +29,7 @@ void Course::begin(std::vector<state::WorkerShare> shares, double learning_rate_
   averaged_until_ = 0;
   data_ended_at_ = 0;
   next_shares_ = std::move(shares);
+  longest_round_ = 1;
 }
 
 void Course::resume(const state::Progress& saved) {
@@ -38,6 +41,7 @@ void Course::resume(const state::Progress& saved) {
 void Course::adopt(const state::TransferHeader& header) {
   progress_ = header.progress;
   next_shares_ = header.next_shares;
+  longest_round_ = 1;
   averaged_until_ = header.averaged_until;
   data_ended_at_ = header.data_ended_at;
 }
@@ -91,21 +95,36 @@ void Course::commit(const StepDivision& step, bool averages, const std::vector<s
   const auto sampler = next_sampler();
   ET_CHECK(data_.sample_count == 0 || step.cut.epoch == sampler.epoch,
            "a step takes its samples from the current epoch");
-  ++progress_.committed_step;
+  progress_.committed_step += step.steps;
   if (averages) averaged_until_ = progress_.committed_step;
   progress_.samples_used += step.counted;
   progress_.sampler = state::advance(sampler, data_.sample_count, step.cut, step.uncounted);
-  progress_.learning_rate.advance();
+  for (Step passed = 0; passed < step.steps; ++passed) progress_.learning_rate.advance();
   if (next_learning_rate_) {
     progress_.learning_rate.retarget(next_learning_rate_->to, next_learning_rate_->length_steps);
     next_learning_rate_.reset();
   }
   next_shares_ = shares;
+  longest_round_ = 1;
   ET_CHECK(averaged_until_ <= progress_.committed_step, "no later step than the committed one made replicas differ");
+}
+
+void Course::run_ahead(std::span<const Claim> claims) {
+  Step left = Round::kMostBatches;
+  if (data_.max_steps != 0) left = data_.max_steps - std::min(progress_.committed_step, data_.max_steps - 1);
+  for (std::size_t rank = 0; rank < next_shares_.size(); ++rank) {
+    auto& samples = next_shares_[rank].samples;
+    if (samples == 0) continue;
+    const auto most = std::clamp<Step>(Round::kMostSamples / samples, 1, left);
+    const auto batches = std::min<Step>(claims[rank].batches, most);
+    samples *= static_cast<std::uint32_t>(batches);
+    longest_round_ = std::max(longest_round_, batches);
+  }
 }
 
 void Course::change_with(const protocol::GenerationPlan& plan) {
   next_shares_ = first_shares(plan);
+  longest_round_ = 1;
   progress_.learning_rate.retarget(plan.learning_rate_factor, plan.learning_rate_ramp_steps);
 }
 

@@ -11,6 +11,7 @@
 
 #include "elastictrain/session.hpp"
 #include "supervisor/protocol/plan_messages.h"
+#include "train/session/control_lane.h"
 #include "train/session/seat.h"
 #include "train/session/step_division.h"
 #include "train/state/progress.h"
@@ -24,6 +25,8 @@ class Course {
   const state::Progress& progress() const { return progress_; }
   Step committed_step() const { return progress_.committed_step; }
   Step next_step() const { return progress_.committed_step + 1; }
+  // The step after which another worker can be at most if it has committed one that this worker has not.
+  Step latest_next_step() const { return progress_.committed_step + longest_round_; }
   std::uint64_t sample_count() const { return data_.sample_count; }
   const DataOptions& data() const { return data_; }
   const std::vector<state::WorkerShare>& next_shares() const { return next_shares_; }
@@ -60,6 +63,10 @@ class Course {
   void list_samples(const StepDivision& step, std::vector<std::uint64_t>& samples);
   // `shares`: of the current generation, which divides the next step.
   void commit(const StepDivision& step, bool averages, const std::vector<state::WorkerShare>& shares);
+  // The next step is a round in which every worker takes as many batches as it claims (round.h). `claims`: by rank of
+  // the current generation, whose shares divide it; each of at least one batch.
+  void run_ahead(std::span<const Claim> claims);
+  bool runs_ahead() const { return longest_round_ > 1; }
   // A planned generation divides the next step and has its own learning rate.
   void change_with(const protocol::GenerationPlan& plan);
   // From a recovery: learning rates change at a boundary, and its first one is the end of the repeated step.
@@ -77,6 +84,7 @@ class Course {
   std::vector<state::WorkerShare> next_shares_;  // of the next step, or of the open one if there is one
   Step averaged_until_ = 0;                      // as in the transfer header
   Step data_ended_at_ = 0;                       // likewise
+  Step longest_round_ = 1;                       // batches of one worker until the next commit
   std::optional<state::LearningRateRamp> next_learning_rate_;
   std::uint64_t permutation_epoch_ = ~std::uint64_t{0};
   state::Permutation permutation_;

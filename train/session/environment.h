@@ -46,6 +46,7 @@ struct Environment {
   std::chrono::milliseconds checkpoint_timeout{60'000};  // for the last write at the end
   bool resume = false;
   std::vector<protocol::Fence> lineage;  // of the resumed run
+  std::chrono::milliseconds round{0};    // the least time between two meetings of pair averaging; 0: every step is one
   bool monitors = true;                  // gradient norms, for the noise scale
   bool keep_gradients = true;            // so that a lost worker costs no forward or backward pass
 };

@@ -34,16 +34,14 @@ class Extension {
   virtual void begin() = 0;
   virtual void end() = 0;
   // Behind the first sum of each step. Costs nothing unless the program enabled it.
-  Status after_first_sum() { return joins_generations_ ? join_generation() : Status(); }
+  virtual Status after_first_sum() = 0;
   // Keeps the correction of this worker's model in `models`.
   virtual Status average_in_pairs(bool contributes) = 0;
-
- protected:
-  bool joins_generations_ = false;
-
- private:
-  // Does its work in the first step of a generation.
-  virtual Status join_generation() = 0;
+  // The same between two meetings, with the last model of another worker that has arrived here, if there is one. Waits
+  // for nothing.
+  virtual void average_with_read_model() = 0;
+  // Others may read this worker's model as it is now.
+  virtual void publish_model() = 0;
 };
 
 std::unique_ptr<Extension> make_extension(const ExtensionHost& host);  // in train/peers

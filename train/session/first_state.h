@@ -35,6 +35,7 @@ class FirstState {
   void commit(bool is_first);
   // The program gets the state's values, which have just arrived.
   void adopt();
+  bool empty() const { return entries_.empty(); }
 
  private:
   struct Entry {

@@ -21,6 +21,7 @@ class ForwardState {
   void commit();
   // The program gets the state's values, which have just arrived.
   void adopt();
+  bool empty() const { return entries_.empty(); }
 
  private:
   struct Entry {

@@ -65,6 +65,18 @@ LaneInput Measurements::step_ends(const OpenStep& step, double loss, Clock::time
           .local_square = step.halves_square.value_or(step.local_square_sum)};
 }
 
+void Measurements::batch_ends(Clock::time_point now) {
+  last_times_ = clock_.step_ends(now);
+  monitors_.batch_done(last_times_);
+  swap_gap_.committed(now);
+  report_swap(swap_gap_.take());
+}
+
+Clock::duration Measurements::own_step() const {
+  const std::chrono::duration<double, std::micro> own(last_times_.step_us - last_times_.communicate_us);
+  return std::chrono::duration_cast<Clock::duration>(own);
+}
+
 void Measurements::publish(const StepDivision& step, const Course& course, const Seat& seat, Clock::time_point now) {
   const StepFigures figures{.generation = seat.generation,
                             .step = course.committed_step(),

@@ -29,6 +29,10 @@ class Measurements {
   void lane_read(const OpenStep& step, const LaneOutput& lane);
   // Returns what the next step's lane carries.
   LaneInput step_ends(const OpenStep& step, double loss, Clock::time_point now);
+  // A batch of a round that goes on.
+  void batch_ends(Clock::time_point now);
+  // The time of the last batch, without that in which this worker waited for others.
+  Clock::duration own_step() const;
   // For the supervisor, after the step is committed.
   void publish(const StepDivision& step, const Course& course, const Seat& seat, Clock::time_point now);
 

@@ -32,6 +32,10 @@ void ModelAveraging::restore_local_gradient(const OpenStep& step, Bucket& bucket
 
 Status ModelAveraging::exchange(OpenStep& step) {
   step.lane_sent = true;
+  if (step.is_local) {
+    parts_.extension.average_with_read_model();
+    return {};
+  }
   return parts_.gate.run("exchange of models", [&] {
     const bool contributes = parts_.handover.own_model_counts();
     const bool in_pairs = parts_.seat.synchronization == protocol::Synchronization::kPairAveraging;

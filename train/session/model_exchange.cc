@@ -60,6 +60,18 @@ Status ModelExchange::swap(comm::Communicator& communicator, std::uint32_t partn
   return {};
 }
 
+void ModelExchange::receive(std::vector<float>& model) {
+  std::swap(received_, model);
+  contributed_ = true;
+  has_correction_ = false;
+}
+
+void ModelExchange::copy_models(std::vector<float>& into) const {
+  into.resize(model_floats_);
+  auto at = into.begin();
+  for (const auto& model : models_) at = std::copy(model.begin(), model.end(), at);
+}
+
 void ModelExchange::keep_correction(float fraction) {
   if (!contributed_) return;
   auto at = received_.begin();

@@ -36,6 +36,10 @@ class ModelExchange {
   Status average(comm::Communicator& communicator, std::span<float> lane, bool contributes);
   // Exchanges models with one other rank in both directions. Does nothing if that rank does not contribute.
   Status swap(comm::Communicator& communicator, std::uint32_t partner, bool contributes);
+  // The same with a model that was read from another rank; `model` gets other memory.
+  void receive(std::vector<float>& model);
+  // All models end to end.
+  void copy_models(std::vector<float>& into) const;
   // Moves each model towards the received one by `fraction` of the difference.
   void keep_correction(float fraction);
   void drop_correction() { has_correction_ = false; }

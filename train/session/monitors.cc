@@ -109,6 +109,12 @@ void Monitors::step_done(const StepTimes& times, const StepFigures& figures, Clo
   protocol::add(sum_, times);
 }
 
+void Monitors::batch_done(const StepTimes& times) {
+  const std::lock_guard lock(mutex_);
+  ++steps_;
+  protocol::add(sum_, times);
+}
+
 void Monitors::round_trip_known(double round_trip_us) {
   const std::lock_guard lock(mutex_);
   round_trip_us_ = round_trip_us;

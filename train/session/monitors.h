@@ -90,6 +90,8 @@ struct StepFigures {
 class Monitors {
  public:
   void step_done(const StepTimes& times, const StepFigures& figures, Clock::time_point now);
+  // A batch of a step that goes on.
+  void batch_done(const StepTimes& times);
   // The round trip to the most distant peer that this worker has a connection to.
   void round_trip_known(double round_trip_us);
   void norms_known(const StepNorms& norms);

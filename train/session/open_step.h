@@ -18,6 +18,7 @@ struct OpenStep {
   StepDivision division;
   std::vector<std::uint64_t> samples;
   std::deque<Bucket> buckets;  // in the order of the calls
+  bool is_local = false;       // a batch of a round that is not its last: nothing is exchanged with a wait
   bool discarded = false;      // this worker gave it up: its result is not used
   bool lane_sent = false;
   bool first_state_sent = false;  // or is about to be, in the background

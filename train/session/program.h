@@ -49,7 +49,9 @@ struct Program {
   StepLog log;
   std::function<void(const Change&)> on_change;
   std::uint64_t variance_every = 0;  // steps; 0: never
-  bool uses_extension = false;       // see extension.h
+  // Its workers must meet in every step: they exchange data of their own, or look ahead.
+  bool keeps_step = false;
+  bool uses_extension = false;  // see extension.h
   ProgramView view;
 };
 

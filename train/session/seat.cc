@@ -7,6 +7,12 @@
 
 namespace elastictrain::session {
 
+std::uint64_t Seat::samples() const {
+  std::uint64_t sum = 0;
+  for (const auto& share : shares) sum += share.samples;
+  return sum;
+}
+
 bool Seat::has(WorkerId worker) const {
   return std::any_of(shares.begin(), shares.end(), [&](const auto& share) { return share.worker == worker; });
 }
@@ -43,7 +49,8 @@ Seat seat_of(const protocol::GenerationPlan& plan, std::uint32_t rank,
   }
   std::sort(seat.holders.begin(), seat.holders.end());
   seat.communicator = std::move(communicator);
-  seat.lane = ControlLane(rank, seat.world_size());
+  const bool averages_pairs = plan.synchronization == protocol::Synchronization::kPairAveraging;
+  seat.lane = ControlLane(rank, seat.world_size(), averages_pairs);
   return seat;
 }
 

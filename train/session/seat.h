@@ -32,6 +32,7 @@ struct Seat {
   ControlLane lane{0, 1};
 
   std::uint32_t world_size() const { return static_cast<std::uint32_t>(shares.size()); }
+  std::uint64_t samples() const;  // of all shares
   bool has(WorkerId worker) const;
   bool counts(WorkerId worker) const;
 };

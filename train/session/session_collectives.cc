@@ -125,10 +125,20 @@ session::Bucket& Session::Impl::own_bucket(Bytes in_place, session::Collective c
   return bucket;
 }
 
+void Session::Impl::require_that_all_meet(const char* what) const {
+  const bool in_round = worker_->runner.in_round() || (worker_->runner.is_open() && worker_->course.runs_ahead());
+  if (!in_round) return;
+  throw SessionError(std::string(what) +
+                     " while workers that average in pairs run ahead of each other; call it in every step from the "
+                     "first one on, or between two epochs, or set synchronization.round_ms = 0");
+}
+
 // `in_place`: what the collective changes, to be restored before a repetition.
 void Session::Impl::share(const char* what, Bytes in_place, session::Collective collective) {
   lifecycle_.require(lifecycle_.started, "a collective before start(); call start() first");
+  require_that_all_meet(what);
   if (!worker_->runner.is_open()) return share_between_steps(what, collective);
+  program_.keeps_step = true;
   settle_background();
   auto& bucket = own_bucket(in_place, std::move(collective));
   worker_->measurements.clock().collective_begins(session::Clock::now());

@@ -1,11 +1,18 @@
 #include "train/session/session_impl.h"
 
+#include <algorithm>
+#include <chrono>
 #include <exception>
 #include <utility>
 
 #include "train/session/sizes.h"
 
 namespace elastictrain {
+namespace {
+
+constexpr int kSlowestStepsOfRound = 8;
+
+}  // namespace
 
 Session::Impl::Impl() : exceptions_at_start_(std::uncaught_exceptions()) {
   if (session::was_connected()) {
@@ -126,25 +133,59 @@ void Session::Impl::reserve_for_joining() {
 std::optional<Batch> Session::Impl::next_batch() {
   lifecycle_.require(lifecycle_.started, "next_batch() before start()");
   lifecycle_.require(!worker_->runner.is_open(), "next_batch() without commit_step() for the previous batch");
-  account_for_dropped_samples();
-  if (lifecycle_.is_running() && worker_->course.data_is_used_up()) finish_training();
-  if (!lifecycle_.is_running()) return std::nullopt;
-  meets_others_in_next_step_ = false;
+  if (!worker_->runner.in_round() && !reach_next_step()) return std::nullopt;
   program_.memory.release();
   auto& worker = *worker_;
   worker.measurements.clock().step_begins(session::Clock::now());
-  worker.runner.open();
+  const auto pace = pace_of_round();
+  worker.runner.open(pace);
+  worker.lane.claim(worker.runner.round().claim(pace));
   if (plane_) plane_->step_opened();
   const auto given = session::Clock::now();
   worker.device.step_begins(given);
   worker.measurements.clock().batch_given(given);
+  return open_batch();
+}
+
+bool Session::Impl::reach_next_step() {
+  account_for_dropped_samples();
+  if (lifecycle_.is_running() && worker_->course.data_is_used_up()) finish_training();
+  meets_others_in_next_step_ = false;
+  return lifecycle_.is_running();
+}
+
+Batch Session::Impl::open_batch() const {
+  const auto& worker = *worker_;
   const auto& step = worker.runner.step();
-  return Batch{.step = worker.course.next_step(),
+  const auto& round = worker.runner.round();
+  const bool is_first = round.batches() == 1;
+  return Batch{.step = worker.course.committed_step() + round.batches(),
                .epoch = step.division.cut.epoch,
                .samples = step.samples,
-               .local_samples = step.division.my_count,
-               .global_samples = step.division.cut.total,
-               .first_of_epoch = step.division.cut.first_of_epoch};
+               .local_samples = round.batch_samples(),
+               .global_samples = worker.course.runs_ahead() ? worker.seating.seat().samples() : step.division.cut.total,
+               .first_of_epoch = step.division.cut.first_of_epoch && is_first};
+}
+
+session::RoundPace Session::Impl::pace_of_round() const {
+  const auto& worker = *worker_;
+  const std::chrono::duration<double, std::micro> slowest(worker.lane.last().slowest_compute_us);
+  // With a step that is long beside the round, the others would wait for it at every meeting.
+  const auto least = std::chrono::duration_cast<session::Clock::duration>(kSlowestStepsOfRound * slowest);
+  return {.now = session::Clock::now(),
+          .length = std::max<session::Clock::duration>(program_.environment.round, least),
+          .own_step = worker.measurements.own_step(),
+          .must_meet = !may_run_ahead() || worker.lane.ends_data() || plane_->waits_for_meeting(),
+          .may_run_ahead = may_run_ahead()};
+}
+
+// Whether this program's workers can be at different batches: nothing of theirs needs all of them in every step.
+bool Session::Impl::may_run_ahead() const {
+  const auto& environment = program_.environment;
+  const bool is_asked = plane_ != nullptr && environment.round.count() > 0 &&
+                        worker_->averaging.synchronization() == protocol::Synchronization::kPairAveraging;
+  return is_asked && environment.keep_gradients && worker_->seating.seat().world_size() > 1 && !program_.keeps_step &&
+         !program_.data.drop_last && program_.forward.empty() && program_.first.empty();
 }
 
 void Session::Impl::account_for_dropped_samples() {
@@ -246,7 +287,7 @@ void Session::Impl::settle(Status status, bool frees_state) {
     worker.runner.settle_discarded();
   } else {
     if (step.state_is_free) worker.averaging.adopt_equal_state(step);
-    if (step.lane_sent) worker.seating.step_reduced();
+    if (step.lane_sent && !step.is_local) worker.seating.step_reduced();
   }
   worker.measurements.clock().collective_ends(worker.device.sum_time(step));
 }
@@ -261,14 +302,29 @@ void Session::Impl::commit_step(const StepMetrics& metrics) {
   worker.device.mark_state(worker.runner.step());
   if (worker.runner.step().discarded) return discard_step();
   worker.averaging.apply_correction();
+  if (worker.runner.step().is_local) return end_batch();
   program_.forward.commit();
   program_.first.commit(worker.seating.seat().rank == 0);
-  worker.measurements.lane_read(worker.runner.step(), worker.lane.read());
+  worker.runner.count_used(worker.lane.read().claims);
+  worker.measurements.lane_read(worker.runner.step(), worker.lane.last());
+  const Step steps = worker.runner.step().division.steps;
   commit_progress(metrics);
   if (plane_) plane_->step_committed(worker.course.committed_step(), worker.lane.last().all_ready);
-  worker.checkpoints.step_committed();
+  worker.checkpoints.step_committed(steps);
   if (worker.view.is_behind()) worker.view.publish();
   end_of_step();
+}
+
+// Of a round that goes on: nothing that all workers share has changed.
+void Session::Impl::end_batch() {
+  auto& worker = *worker_;
+  worker.extension->publish_model();
+  worker.measurements.batch_ends(session::Clock::now());
+  const auto& seat = worker.seating.seat();
+  program_.log.step(worker.course.committed_step() + worker.runner.round().batches(), seat.rank, seat.world_size(),
+                    seat.generation);
+  worker.runner.end_batch();
+  plane_->batch_done();
 }
 
 void Session::Impl::commit_progress(const StepMetrics& metrics) {
@@ -278,11 +334,22 @@ void Session::Impl::commit_progress(const StepMetrics& metrics) {
   session::OpenStep step = worker.runner.take();
   worker.lane.report(worker.measurements.step_ends(step, metrics.loss, now));
   worker.course.commit(step.division, step.averages, seat.shares);
+  run_ahead();
   program_.early.commit();
   program_.log.step(worker.course.committed_step(), seat.rank, seat.world_size(), seat.generation);
   if (plane_) worker.measurements.publish(step.division, worker.course, seat, now);
   worker.audits.step_committed(std::move(step));
   worker.seating.step_committed();
+}
+
+// If all workers can.
+void Session::Impl::run_ahead() {
+  auto& worker = *worker_;
+  const auto& claims = worker.lane.last().claims;
+  const auto can = [](const session::Claim& claim) { return claim.batches != 0; };
+  if (claims.empty() || !std::all_of(claims.begin(), claims.end(), can)) return;
+  worker.course.run_ahead(claims);
+  if (worker.course.runs_ahead()) worker.extension->publish_model();
 }
 
 // The boundary, at which the lane's sum decides for all workers alike.

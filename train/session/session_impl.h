@@ -72,7 +72,7 @@ class __attribute__((visibility("hidden"))) Session::Impl {
   void reduce_scatter(const void* data, std::size_t count_per_rank, DataType type, Operation operation, void* result);
   void barrier();
   void* step_memory(std::size_t bytes);
-  LookAhead look_ahead(std::uint32_t batches) const;
+  LookAhead look_ahead(std::uint32_t batches);
   RunMonitors run_monitors() const;
   std::vector<PeerMonitors> peer_monitors() const;
   void measure_gradient_variance(std::uint64_t every_steps) { program_.variance_every = every_steps; }
@@ -112,6 +112,12 @@ class __attribute__((visibility("hidden"))) Session::Impl {
   void settle(Status status, bool frees_state);
   void send_first_state(bool in_background);
   void free_state();
+  bool reach_next_step();
+  Batch open_batch() const;
+  session::RoundPace pace_of_round() const;
+  bool may_run_ahead() const;
+  void run_ahead();
+  void end_batch();
   void commit_progress(const StepMetrics& metrics);
   void end_of_step();
   void discard_step();
@@ -135,6 +141,7 @@ class __attribute__((visibility("hidden"))) Session::Impl {
 
   void share(const char* what, std::span<std::byte> in_place, session::Collective collective);
   session::Bucket& own_bucket(std::span<std::byte> in_place, session::Collective collective);
+  void require_that_all_meet(const char* what) const;
   void share_between_steps(const char* what, const session::Collective& collective);
   void take_next_seat();
   void reach_device_alone();

@@ -39,7 +39,8 @@ std::uint32_t Session::step_based_schedule(std::string_view schedule, std::uint6
   return static_cast<std::uint32_t>(size);
 }
 
-LookAhead Session::Impl::look_ahead(std::uint32_t batches) const {
+LookAhead Session::Impl::look_ahead(std::uint32_t batches) {
+  program_.keeps_step = true;
   lifecycle_.require(lifecycle_.started, "look_ahead() before start(); call start() first");
   if (!lifecycle_.is_running()) return {};
   const auto& worker = *worker_;

@@ -88,7 +88,7 @@ bool StateHandover::await_header() {
 // Enters the loop, unless the seat is void by now.
 bool StateHandover::accept(const state::TransferHeader& header, bool may_keep_replica) {
   const Step donors_at = header.progress.committed_step;
-  const bool keeps = may_keep_replica && header.replicas_differ() && donors_at <= parts_.course.next_step();
+  const bool keeps = may_keep_replica && header.replicas_differ() && donors_at <= parts_.course.latest_next_step();
   parts_.replicas.keep_own(keeps);
   return parts_.plane->enter_loop(donors_at, keeps);
 }

@@ -1,6 +1,7 @@
 #include "train/session/step_division.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "supervisor/protocol/check.h"
 #include "train/session/course.h"
@@ -24,6 +25,22 @@ double StepDivision::mean_inverse_share() const {
   return workers > 0 ? sum / workers : 0;
 }
 
+void StepDivision::keep_used(std::span<const std::uint64_t> used_by_rank) {
+  state::Cut kept{.epoch = cut.epoch, .first_of_epoch = cut.first_of_epoch};
+  uncounted.clear();
+  for (std::size_t rank = 0; rank < shares.size(); ++rank) {
+    const std::uint64_t taken = std::min(used_by_rank[rank], counts[rank]);
+    const auto part = cut.part(rank);
+    for (const auto& piece : state::slice(part, 0, taken)) kept.pieces.push_back(piece);
+    for (const auto& piece : state::slice(part, taken, cut.count(rank) - taken)) uncounted.push_back(piece);
+    kept.counts.push_back(taken);
+    kept.total += taken;
+  }
+  counted = kept.total;
+  if (my_count != 0) my_count = kept.counts[my_rank];
+  used = std::move(kept);
+}
+
 StepDivision divide_step(const Course& course, const Seat& seat, WorkerId self, bool inputs_are_kept) {
   StepDivision step{.cut = course.cut_next(), .shares = course.next_shares()};
   for (std::size_t rank = 0; rank < step.shares.size(); ++rank) {
@@ -31,6 +48,7 @@ StepDivision divide_step(const Course& course, const Seat& seat, WorkerId self, 
     // Without copies no worker can repeat an all-reduce: the step is committed without samples, on all workers alike.
     const bool counts = !step.shares[rank].is_lost && (!seat.repeats_step || (inputs_are_kept && seat.counts(worker)));
     if (worker == self) step.my_rank = rank;
+    step.counts.push_back(counts ? step.cut.count(rank) : 0);
     if (counts) {
       step.counted += step.cut.count(rank);
       if (worker == self) step.my_count = step.cut.count(rank);

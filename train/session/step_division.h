@@ -4,6 +4,8 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
+#include <span>
 #include <vector>
 
 #include "train/session/seat.h"
@@ -22,6 +24,13 @@ struct StepDivision {
   std::uint64_t my_count = 0;
   std::uint64_t counted = 0;
   std::vector<state::Interval> uncounted;
+  std::vector<std::uint64_t> counts;  // by rank: samples of this share that count
+  Step steps = 1;                     // that the commit advances by
+  std::optional<state::Cut> used;     // the samples that count, if they are not all of `cut`
+
+  const state::Cut& used_cut() const { return used ? *used : cut; }
+  // Of each share that counts, only the first samples do, as many as its rank has used; the rest returns to the pool.
+  void keep_used(std::span<const std::uint64_t> used_by_rank);
 
   // The weight of this worker's gradient in the sum. Requires samples.
   float my_weight() const { return static_cast<float>(static_cast<double>(my_count) / static_cast<double>(counted)); }

@@ -8,6 +8,7 @@ std::span<float> StepLane::fill() {
   input_.swap_ready = plane_ != nullptr && plane_->swap_ready();
   input_.wants_stop = plane_ != nullptr && plane_->orphaned();
   input_.ends_data = ends_data_;
+  input_.claim = claim_;
   return seat_.lane.fill(input_);
 }
 

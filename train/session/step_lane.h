@@ -20,6 +20,10 @@ class StepLane {
   // From the next lane on.
   void end_data() { ends_data_ = true; }
 
+  bool ends_data() const { return ends_data_; }
+  // In all lanes until the next call.
+  void claim(const Claim& claim) { claim_ = claim; }
+
   std::span<float> fill();
   const LaneOutput& read() { return output_ = seat_.lane.read(); }
   const LaneOutput& last() const { return output_; }
@@ -31,6 +35,7 @@ class StepLane {
   Seat& seat_;
   std::atomic<bool> ends_data_{false};
   LaneInput input_;
+  Claim claim_;
   LaneOutput output_;
 };
 

@@ -1,6 +1,8 @@
 #include "train/session/step_runner.h"
 
+#include <algorithm>
 #include <utility>
+#include <vector>
 
 #include "supervisor/protocol/check.h"
 #include "train/session/narrow_gradients.h"
@@ -12,11 +14,59 @@ constexpr std::uint64_t kNormEvery = 16;  // steps
 
 }  // namespace
 
-void StepRunner::open() {
-  ET_CHECK(!step_, "one step is open at a time");
+void StepRunner::open(const RoundPace& pace) {
+  ET_CHECK(!is_open(), "one step is open at a time");
+  const bool begins = !step_;
+  if (begins) {
+    open_round(pace);
+  } else {
+    next_of_round();
+  }
+  round_.take_batch(pace);
+  const auto samples = round_.samples();
+  step_->samples.assign(samples.begin(), samples.end());
+  step_->is_local = !round_.is_last();
+  if (begins) start_transfers();
+}
+
+void StepRunner::open_round(const RoundPace& pace) {
   step_.emplace();
   divide();
-  parts_.course.list_samples(step_->division, step_->samples);
+  const auto& division = step_->division;
+  std::vector<std::uint64_t> samples;
+  parts_.course.list_samples(division, samples);
+  const std::uint64_t batch = parts_.course.runs_ahead() ? parts_.seat.shares[parts_.seat.rank].samples : 0;
+  round_.begin(std::move(samples), division.my_count, batch, parts_.course.data().min_local_samples, pace);
+}
+
+void StepRunner::next_of_round() {
+  parts_.averaging.drop_correction();
+  OpenStep next;
+  next.division = std::move(step_->division);
+  next.averages = step_->averages;
+  step_ = std::move(next);
+  between_batches_ = false;
+}
+
+void StepRunner::end_batch() {
+  ET_CHECK(step_->is_local && !in_background_, "a batch ends when all of its buckets are reduced");
+  between_batches_ = true;
+}
+
+void StepRunner::count_used(std::span<const Claim> claims) {
+  if (claims.empty()) return;
+  auto& division = step_->division;
+  std::vector<std::uint64_t> used(division.shares.size());
+  for (std::size_t rank = 0; rank < claims.size(); ++rank) {
+    division.steps = std::max<Step>(division.steps, claims[rank].steps);
+    for (std::size_t share = 0; share < used.size(); ++share) {
+      if (division.shares[share].worker == parts_.seat.shares[rank].worker) used[share] = claims[rank].used;
+    }
+  }
+  if (!std::equal(used.begin(), used.end(), division.counts.begin())) division.keep_used(used);
+}
+
+void StepRunner::start_transfers() {
   // No other worker's gradient shows how noisy this one's is.
   if (step_->wants_norm && parts_.seat.world_size() == 1) step_->first_half = step_->division.my_count / 2;
   if (!parts_.handover.has_device_transfers()) return;
@@ -78,6 +128,7 @@ Status StepRunner::repeat() {
   (void)settle_transfers();  // of the seat before
   divide();
   step_->lane_sent = false;
+  step_->is_local = false;  // all meet in what follows a loss
   step_->has_equal_state = false;
   step_->local_square_sum = step_->reduced_square_sum = 0;
   if (parts_.handover.has_device_transfers()) {

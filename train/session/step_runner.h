@@ -7,11 +7,13 @@
 
 #include <memory>
 #include <optional>
+#include <span>
 
 #include "supervisor/protocol/ids.h"
 #include "train/session/bucket_reducer.h"
 #include "train/session/open_step.h"
 #include "train/session/reducer.h"
+#include "train/session/round.h"
 #include "train/session/state_handover.h"
 
 namespace elastictrain::session {
@@ -31,8 +33,16 @@ class StepRunner {
   };
   explicit StepRunner(const Parts& parts) : parts_(parts) {}
 
-  void open();
-  bool is_open() const { return step_.has_value(); }
+  // Opens the step, or the next batch of a round.
+  void open(const RoundPace& pace);
+  bool is_open() const { return step_.has_value() && !between_batches_; }
+  // Between two batches of a round.
+  bool in_round() const { return step_.has_value() && between_batches_; }
+  const Round& round() const { return round_; }
+  // The batch ends, and the step goes on.
+  void end_batch();
+  // Where the workers meet: what every rank has used of its share.
+  void count_used(std::span<const Claim> claims);
   OpenStep& step() { return *step_; }
   const OpenStep& step() const { return *step_; }
   // Some buckets may still be in the background.
@@ -55,12 +65,17 @@ class StepRunner {
   void stop_background() { reducer_.reset(); }
 
  private:
+  void open_round(const RoundPace& pace);
+  void next_of_round();
+  void start_transfers();
   void divide();
   Status finish_sums(Status status);
   void put(Bucket& bucket);
 
   const Parts parts_;
   std::optional<OpenStep> step_;
+  Round round_;
+  bool between_batches_ = false;
   bool in_background_ = false;
   Bucket transfers_{.kind = Bucket::Kind::kDeviceTransfers};
   bool starts_transfers_ = false;

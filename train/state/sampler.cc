@@ -20,6 +20,9 @@ std::uint64_t mask(unsigned bits) {
 }
 
 // The `count` positions (or as many as there are) after the first `skip`, counted through all intervals.
+
+}  // namespace
+
 std::vector<Interval> slice(std::span<const Interval> intervals, std::uint64_t skip, std::uint64_t count) {
   std::vector<Interval> taken;
   for (const auto& [first, length] : intervals) {
@@ -31,8 +34,6 @@ std::vector<Interval> slice(std::span<const Interval> intervals, std::uint64_t s
   }
   return taken;
 }
-
-}  // namespace
 
 Permutation::Permutation(std::uint64_t size, std::uint64_t seed, std::uint64_t epoch) : size_(size) {
   const auto bits = std::max(2U, static_cast<unsigned>(std::bit_width(size == 0 ? 0 : size - 1)));

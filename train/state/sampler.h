@@ -71,6 +71,9 @@ std::vector<std::uint64_t> split_by_shares(std::uint64_t total, std::span<const 
 std::vector<std::uint64_t> split_with_minimum(std::uint64_t total, std::span<const std::uint32_t> shares,
                                               std::uint64_t min_part);
 
+// `count` positions of `intervals` after the first `skip` of them, in their order; fewer if there are fewer.
+std::vector<Interval> slice(std::span<const Interval> intervals, std::uint64_t skip, std::uint64_t count);
+
 // Ascending and disjoint, neighbours merged. The intervals of `more` overlap neither each other nor `intervals`.
 std::vector<Interval> merge(std::span<const Interval> intervals, std::span<const Interval> more);
 std::uint64_t count_of(std::span<const Interval> intervals);
@@ -81,8 +84,8 @@ std::uint64_t count_of(std::span<const Interval> intervals);
 Cut cut_step(const SamplerState& state, std::uint64_t sample_count, std::span<const std::uint32_t> shares,
              std::uint64_t min_part = 0);
 
-// Where the next step of these shares takes its samples if the rest of an epoch that does not fill it is dropped: at the
-// begin of the next epoch then. An epoch of which nothing is used yet is kept, however small it is.
+// Where the next step of these shares takes its samples if the rest of an epoch that does not fill it is dropped: at
+// the begin of the next epoch then. An epoch of which nothing is used yet is kept, however small it is.
 SamplerState without_tail(const SamplerState& state, std::uint64_t sample_count, std::span<const std::uint32_t> shares);
 
 // The state after the step is committed. `uncounted`: shares of the step whose gradient it does not contain. They

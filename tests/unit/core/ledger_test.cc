@@ -226,6 +226,17 @@ TEST_CASE("returned samples that no worker takes are missing once the epoch has 
   }
 }
 
+TEST_CASE("what rounds have returned is open in the last epoch only") {
+  Ledger ledger;
+  ledger.set_sample_count(40);
+  ledger.returns_samples(true);
+  ledger.record(WorkerId{1}, {{used_in(1, 3, 0, 0, 10)}});
+  ledger.record(WorkerId{2}, {{used_in(1, 3, 0, 20, 5)}});
+  CHECK(ledger.summary().missing == 0);
+  ledger.record(WorkerId{2}, {{used_in(1, 9, 1, 0, 5)}});
+  CHECK(ledger.summary().missing == 25);
+}
+
 TEST_CASE("a start from a checkpoint takes the account back to its step, over epochs") {
   Ledger ledger;
   ledger.set_sample_count(100);

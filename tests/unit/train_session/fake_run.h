@@ -57,6 +57,11 @@ class FakeRun {
   FakeRun(const FakeRun&) = delete;
   FakeRun& operator=(const FakeRun&) = delete;
 
+  // Workers that average in pairs meet so often, and steps may be skipped.
+  void take_rounds(int round_ms) {
+    set_environment("ELASTICTRAIN_ROUND_MS", std::to_string(round_ms));
+    takes_rounds_ = true;
+  }
   void set_environment(const std::string& name, const std::string& value) { environment_[name] = value; }
   WorkerId spawn() { return spawn(options_); }
   WorkerId spawn(const TestWorkerOptions& options);
@@ -162,6 +167,7 @@ class FakeRun {
   Generation last_number_ = 0;
   std::map<Generation, protocol::GenerationPlan> committed_;
   std::vector<protocol::Fence> fences_;
+  bool takes_rounds_ = false;
   protocol::Synchronization synchronization_ = protocol::Synchronization::kGradients;
 };
 

@@ -243,7 +243,8 @@ TEST_CASE("a worker dies while replicas differ: no worker computes anything twic
       run.change_to(workers);
       run.wait_exit(workers[2]);
       run.recover();
-      // Replicas that average in pairs do not commit at the same instant: the one that is ahead is the donor, and first.
+      // Replicas that average in pairs do not commit at the same instant: the one that is ahead is the donor, and
+      // first.
       std::vector<WorkerId> members = run.members();
       std::sort(members.begin(), members.end());
       CHECK(members == std::vector<WorkerId>{workers[0], workers[1]});
@@ -251,6 +252,46 @@ TEST_CASE("a worker dies while replicas differ: no worker computes anything twic
       average_gradients_and_check(run);
     }
   }
+}
+
+// Workers of different speeds, which meet every 20 ms; one dies, one is replaced, and the run shrinks.
+TEST_CASE("rounds of pair averaging, through losses and changes: every sample counts once") {
+  for (const auto where : {Moment::kComputing, Moment::kBetweenBuckets, Moment::kUpdating, Moment::kOutside}) {
+    for (const bool overlap : {true, false}) {
+      CAPTURE(where);
+      CAPTURE(overlap);
+      TestWorkerOptions options{.sample_count = 3333, .parameters = 2003, .overlap = overlap, .runs_ahead = true};
+      FakeRun run(options);
+      run.take_rounds(20);
+      run.synchronize_by(Synchronization::kPairAveraging);
+      auto workers = run.spawn_ready(1, options);
+      options.step_time_us = 3000;
+      workers.push_back(run.spawn_ready(options));
+      options.step_time_us = 700;
+      workers.push_back(run.spawn_ready(dying(options, {where, 60})));
+      run.change_to(workers);
+      run.wait_exit(workers[2]);
+      run.recover();
+      run.wait_step(workers[0], now(run) + 60);
+      run.change_to({workers[0], workers[1], run.spawn_ready(options)});
+      run.wait_step(workers[0], now(run) + 60);
+      run.change_to({workers[0], workers[1]});
+      run.wait_step(workers[0], now(run) + 60);
+      CHECK(run[workers[0]].heartbeat.step > run[workers[0]].audit.size());  // commits of several steps
+      average_gradients_and_check(run);
+    }
+  }
+}
+
+TEST_CASE("a program whose workers exchange data of their own in every step meets in every step") {
+  const TestWorkerOptions options{.sample_count = 333, .max_steps = 60, .parameters = 30, .shares_own_data = true};
+  FakeRun run(options);
+  run.set_environment("ELASTICTRAIN_ROUND_MS", "20");
+  run.synchronize_by(Synchronization::kPairAveraging);
+  run.change_to(run.spawn_ready(3, options));
+  run.wait_all_exited();
+  for (const WorkerId worker : run.members()) CHECK(run[worker].exit_code == kExitFinished);
+  run.check_audit();
 }
 
 TEST_CASE("a worker dies in the step that makes all replicas equal, or while it is repeated") {

@@ -137,7 +137,7 @@ class Program {
     if (options_.reduce) update();
     pass(Moment::kUpdating, batch.step);
     session_.commit_step({.loss = 1.0 / static_cast<double>(batch.step)});
-    if (session_.outcome() == Outcome::kRunning && session_.committed_step() < batch.step) {
+    if (session_.outcome() == Outcome::kRunning && session_.committed_step() < batch.step && !options_.runs_ahead) {
       throw BrokenPromise("the step was neither committed nor replaced by a later state");
     }
   }
@@ -245,7 +245,7 @@ class Program {
 
   void pass(Moment::Where where, std::uint64_t step) {
     const auto is_now = [&](const std::optional<Moment>& moment) {
-      return moment && moment->where == where && moment->step == step;
+      return moment && moment->where == where && (options_.runs_ahead ? step >= moment->step : step == moment->step);
     };
     if (is_now(options_.waits)) {
       const char* go = std::getenv("TEST_WORKER_GO");

@@ -53,6 +53,7 @@ struct TestWorkerOptions {
   std::string note_gradient_of_step;  // rank 0 notes the first element of that step's averaged gradient
   std::uint32_t min_local_samples = 0;
   bool drop_last = false;
+  bool runs_ahead = false;       // in rounds: it dies in the first batch from the step of `dies` on
   bool changes_threads = false;  // every step is made by a thread of its own
   // What a test does besides, in the worker's process.
   std::function<void(Session&)> before_start = {};

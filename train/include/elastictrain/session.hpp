@@ -34,7 +34,9 @@
 // and commit_step() moves the buffers of share_model() towards the average of all models (synchronous averaging) or
 // halfway to another worker's model (pair averaging). The program stays the same. At the end of the data, and when
 // gradients are averaged again, all workers get the average of the models and the other state of one of them. A program
-// that shares no model always trains with averaged gradients.
+// that shares no model always trains with averaged gradients. With pair averaging workers may be at different batches
+// for a while: committed_step() then advances by more than one, where they meet, and a collective of the program's own
+// must be called in every step from the first one on, or between two epochs.
 //
 // GPUs: with use_device() state and gradients may be in a CUDA device's memory. The program keeps its streams: a sum
 // runs after the work that the stream holds at the call, and work that the program adds afterwards (its update) runs
