@@ -98,6 +98,7 @@ static void shares_values(et_session* session) {
   const int64_t parts[1] = {7};
   uint16_t half = 0x3c00;
   uint32_t mine = 5, all = 0;
+  int equal = 0;
   void* memory = NULL;
   CHECK(et_reduce_values(session, &largest, 1, ET_FLOAT64, ET_MAX) == ET_OK && largest == 1.5);
   CHECK(et_reduce_values(session, &half, 1, ET_FLOAT16, ET_SUM) == ET_OK && half == 0x3c00);
@@ -107,6 +108,8 @@ static void shares_values(et_session* session) {
   CHECK(et_broadcast_from(session, &mine, sizeof mine, 1) == ET_ERROR_SESSION);
   CHECK(et_all_gather(session, &mine, sizeof mine, &all) == ET_OK && all == 5);
   CHECK(et_reduce_scatter(session, parts, 1, ET_INT64, ET_PRODUCT, &part) == ET_OK && part == 7);
+  CHECK(et_agree(session, &mine, sizeof mine, &equal) == ET_OK && equal == 1);
+  CHECK(et_agree(session, &mine, sizeof mine, NULL) == ET_ERROR_INVALID);
   CHECK(et_barrier(session) == ET_OK);
   CHECK(et_step_memory(session, sizeof mine, &memory) == ET_OK && memory != NULL);
   CHECK(et_step_memory(session, sizeof mine, NULL) == ET_ERROR_INVALID);

@@ -365,6 +365,11 @@ et_status et_all_gather(et_session* session, const void* data, size_t bytes, voi
   return guarded([&] { session->session.all_gather(data, bytes, gathered); });
 }
 
+et_status et_agree(et_session* session, const void* data, size_t bytes, int* equal) {
+  if (session == nullptr || equal == nullptr || (bytes != 0 && data == nullptr)) return null_argument();
+  return guarded([&] { session->session.agree(data, bytes, equal); });
+}
+
 et_status et_reduce_scatter(et_session* session, const void* data, size_t count_per_rank, et_type type,
                             et_operation operation, void* result) {
   if (session == nullptr || (count_per_rank != 0 && (data == nullptr || result == nullptr))) return null_argument();

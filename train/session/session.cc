@@ -151,6 +151,9 @@ void Session::reduce_scatter(const void* data, std::size_t count_per_rank, DataT
                              void* result) {
   impl_->reduce_scatter(data, count_per_rank, type, operation, result);
 }
+void Session::agree(const void* data, std::size_t bytes, int* equal) {
+  impl_->agree(data, bytes, equal);
+}
 void* Session::step_memory(std::size_t bytes) {
   return impl_->step_memory(bytes);
 }

@@ -6,6 +6,7 @@
 #include <utility>
 #include <vector>
 
+#include "train/comm/keyed_hash.h"
 #include "train/session/session_impl.h"
 #include "train/session/sizes.h"
 #include "train/session/value_reduction.h"
@@ -84,6 +85,24 @@ void Session::Impl::reduce_scatter(const void* data, std::size_t count_per_rank,
     std::vector<std::byte> all = *mine;
     if (auto status = session::reduce_values(others, all, type, operation); !status) return status;
     std::copy_n(all.data() + first, part, static_cast<std::byte*>(result));
+    return {};
+  });
+}
+
+// By hashes, so that any size costs as little as the next.
+void Session::Impl::agree(const void* data, std::size_t bytes, int* equal) {
+  const std::uint64_t size = session::bytes_of("agree()", bytes, 1);
+  const std::span content(static_cast<const std::byte*>(data), bytes);
+  const auto mine = comm::keyed_hash(std::as_bytes(std::span(&size, 1)), {content});
+  *equal = 0;
+  share("agree()", {}, [mine, equal](comm::Communicator& others) -> Status {
+    std::vector<std::byte> all(mine.size() * others.world_size());
+    if (auto status = others.all_gather(mine, all); !status) return status;
+    std::size_t same = 0;
+    for (std::size_t at = 0; at < all.size(); at += mine.size()) {
+      same += std::equal(mine.begin(), mine.end(), all.begin() + static_cast<std::ptrdiff_t>(at)) ? 1 : 0;
+    }
+    *equal = same == others.world_size() ? 1 : 0;
     return {};
   });
 }

@@ -70,6 +70,7 @@ class __attribute__((visibility("hidden"))) Session::Impl {
   void reduce_values(void* data, std::size_t count, DataType type, Operation operation);
   void all_gather(const void* data, std::size_t bytes, void* gathered);
   void reduce_scatter(const void* data, std::size_t count_per_rank, DataType type, Operation operation, void* result);
+  void agree(const void* data, std::size_t bytes, int* equal);
   void barrier();
   void* step_memory(std::size_t bytes);
   LookAhead look_ahead(std::uint32_t batches);

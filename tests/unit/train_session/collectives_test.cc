@@ -50,6 +50,10 @@ struct Round {
     const std::uint32_t mine[] = {rank, ranks};
     session.all_gather(mine, sizeof mine, gathered.data());
     session.reduce_scatter(scattered.data(), 1, DataType::kInt64, Operation::kSum, &part);
+    session.agree(&ranks, sizeof ranks, &agreed);
+    session.agree(&rank, sizeof rank, &disagreed);
+    // As long as the ranks, so that only the length differs.
+    session.agree(kZeros, rank, &sizes_agreed);
     session.barrier();
   }
 
@@ -61,6 +65,9 @@ struct Round {
     require_that(product == 1 << n, "the product");
     require_that(min == -1.5 * static_cast<double>(n - 1), "the minimum");
     require_that(any == 1, "the or");
+    require_that(agreed == 1, "that all agree");
+    require_that(disagreed == (ranks == 1 ? 1 : 0), "that not all agree");
+    require_that(sizes_agreed == (ranks == 1 ? 1 : 0), "that the sizes differ");
     require_that(from_last == ranks - 1, "the broadcast");
     require_that(part == 100 * n * (n - 1) / 2 + n * rank, "the part of the sum");
     for (std::uint32_t i = 0; i < ranks; ++i) {
@@ -77,6 +84,10 @@ struct Round {
   double min = 0;
   std::uint8_t any = 0;
   std::uint32_t from_last = 0;
+  static constexpr std::uint8_t kZeros[8] = {};
+  int agreed = 0;
+  int disagreed = 1;
+  int sizes_agreed = 1;
   std::vector<std::uint32_t> gathered;
   std::vector<std::int64_t> scattered;
   std::int64_t part = 0;

@@ -11,6 +11,7 @@ namespace elastictrain::test {
 std::string calls_that_return(Session& session) {
   static float value = 1;
   static std::vector<float> room(64);
+  static int equal = 0;
   constexpr std::uint64_t one = 1;
   const std::span<const std::uint64_t> shape(&one, 1);
   const std::vector<std::pair<std::string, std::function<void()>>> calls = {
@@ -40,6 +41,7 @@ std::string calls_that_return(Session& session) {
       {"reduce_values", [&] { session.reduce_values(&value, 1, DataType::kFloat32); }},
       {"broadcast_from", [&] { session.broadcast_from(&value, sizeof value, 0); }},
       {"all_gather", [&] { session.all_gather(&value, sizeof value, room.data()); }},
+      {"agree", [&] { session.agree(&value, sizeof value, &equal); }},
       {"reduce_scatter", [&] { session.reduce_scatter(room.data(), 1, DataType::kFloat32, Operation::kSum, &value); }},
       {"barrier", [&] { session.barrier(); }},
       {"step_memory", [&] { session.step_memory(sizeof value); }},

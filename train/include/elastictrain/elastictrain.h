@@ -220,6 +220,8 @@ ET_API et_status et_broadcast_from(et_session* session, void* data, size_t bytes
 /* `gathered`: world size x bytes. */
 ET_API et_status et_all_gather(et_session* session, const void* data, size_t bytes, void* gathered);
 /* `data`: world size x count_per_rank elements; `result`: count_per_rank. */
+/* `equal`, out: 1 if all ranks passed the same bytes, as many each, and 0 if not. */
+ET_API et_status et_agree(et_session* session, const void* data, size_t bytes, int* equal);
 ET_API et_status et_reduce_scatter(et_session* session, const void* data, size_t count_per_rank, et_type type,
                                    et_operation operation, void* result);
 ET_API et_status et_barrier(et_session* session);

@@ -322,6 +322,8 @@ class ELASTICTRAIN_CPP_API Session {
   void all_gather(const void* data, std::size_t bytes, void* gathered);
   // `data` has `count_per_rank` elements for each rank; `result` gets those of this rank.
   void reduce_scatter(const void* data, std::size_t count_per_rank, DataType type, Operation operation, void* result);
+  // `equal`: 1 if all ranks passed the same bytes, as many each, and 0 if not; the same on all ranks.
+  void agree(const void* data, std::size_t bytes, int* equal);
   void barrier();
   // Memory of the session for the calls above and for gradients, where the program's own would not live until
   // commit_step(): put values into it, pass it, and read the result there. Aligned for every type; valid until the next

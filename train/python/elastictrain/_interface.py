@@ -91,6 +91,7 @@ CALLS: Dict[str, Tuple[Any, ...]] = {
     "reduce_values": (c_void_p, c_size_t, c_int, c_int),
     "broadcast_from": (c_void_p, c_size_t, c_uint32),
     "all_gather": (c_void_p, c_size_t, c_void_p),
+    "agree": (c_void_p, c_size_t, POINTER(c_int)),
     "barrier": (),
     "look_ahead": (c_uint32, POINTER(c_uint64), POINTER(c_size_t), POINTER(c_uint64), POINTER(c_uint32)),
     "share_tensor": (c_char_p, c_void_p, c_char_p, POINTER(c_uint64), c_uint32),

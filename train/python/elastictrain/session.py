@@ -262,6 +262,13 @@ class Session:
         self._do("all_gather", memory.address, memory.bytes, gathered)
         return gathered.raw
 
+    def agree(self, value: Any) -> bool:
+        """Whether all workers passed the same bytes; the same answer on all of them."""
+        memory, equal = _memory.of(value), ctypes.c_int()
+        self._step_kept += [value, equal]
+        self._do("agree", memory.address, memory.bytes, ctypes.byref(equal))
+        return bool(equal.value)
+
     def barrier(self) -> None:
         self._do("barrier")
 
