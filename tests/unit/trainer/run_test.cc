@@ -7,6 +7,7 @@
 #include <string>
 
 #include "tests/support/contains.h"
+#include "tests/support/temporary_directory.h"
 #include "train/builtin/loop/trainer.h"
 
 using namespace elastictrain::train;
@@ -112,8 +113,9 @@ TEST_CASE("the exit status tells bad options, bad data and missing files apart")
   CHECK(missing.status == 66);
   CHECK(contains(missing.errors, "/nowhere/rows.csv: cannot be opened"));
 
-  options.train = __FILE__;
+  const elastictrain::test::TemporaryDirectory directory;
+  options.train = directory.write("text.csv", "// a text\nand no numbers\n");
   const Run bad = run(options);
   CHECK(bad.status == 65);
-  CHECK(contains(bad.errors, "run_test.cc:2: "));
+  CHECK(contains(bad.errors, "text.csv:2: "));
 }
