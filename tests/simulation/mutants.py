@@ -31,7 +31,7 @@ MUTANTS = {
         "train/state/sampler.cc",
         "merge(slice(state.returned, reused, count_of(state.returned) - reused), uncounted);",
         "merge(slice(state.returned, reused, count_of(state.returned) - reused), uncounted.first(0));",
-        {"exactly_once"}),
+        {"exactly_once", "ledger_agrees"}),
     "donor_is_behind": (
         CORE + "recovery.cc",
         "if (!answer.has_state || !answer.in_loop || answer.committed_step != resume_step) return false;",
