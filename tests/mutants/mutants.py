@@ -2,6 +2,7 @@
 """Deliberate defects in the product, each of which a test of the default run must notice.
 
   mutants.py list
+  mutants.py check                  finds the text of each; the default run does so
   mutants.py apply ROOT             builds all of them into the sources below ROOT, a copy; MUTANT=name turns one on
   mutants.py judge BUILD [NAME…]    runs the tests of mutants that are built there
   mutants.py run BUILD [NAME…]      copies the sources to BUILD/source, builds there, and runs each mutant's test
@@ -169,7 +170,8 @@ def pairs(text, replacement):
     return ((text,), (replacement,)) if isinstance(text, str) else (text, replacement)
 
 
-def apply(root):
+def mutated_files():
+    """The text of each product file that has mutants, with all of them behind their switches."""
     files = {}
     for name, (file, text, replacement, _) in MUTANTS.items():
         source = files.setdefault(file, (ROOT / file).read_text())
@@ -179,7 +181,11 @@ def apply(root):
                          f"mutants.py up to date:\n{old}")
             source = source.replace(old, new.replace("MUTANT", f'::elastictrain_mutants::is_on("{name}")'))
         files[file] = source
-    for file, source in files.items():
+    return files
+
+
+def apply(root):
+    for file, source in mutated_files().items():
         write(root / file, '#include "tests/mutants/switch.h"\n' + source)
 
 
@@ -237,27 +243,32 @@ def judge(build, asked):
         if (status := ends(build, test, "")) != 0:
             print(f"{command_of(test)} fails without a mutant ({status}); it judges none", flush=True)
             names = [name for name in names if MUTANTS[name][3] != test]
-    lives = []
+    lives, late = [], []
     for name in names:
         begun = time.monotonic()
         status = ends(build, MUTANTS[name][3], name)
         if status == 0:
             lives.append(name)
+        elif status == "too late":
+            late.append(name)
         print(f"mutant {name} {'LIVES' if status == 0 else f'dies in {command_of(MUTANTS[name][3])[0]} ({status})'}, "
               f"{time.monotonic() - begun:.1f} s", flush=True)
-    print(f"{len(names) - len(lives)} of {len(asked)} mutants die" + (": not " + ", ".join(lives) if lives else ""))
+    print(f"{len(names) - len(lives)} of {len(asked)} mutants die" + (": not " + ", ".join(lives) if lives else "") +
+          (f"; {len(late)} of them only by the limit of {TIMEOUT_S} s: {', '.join(late)}" if late else ""))
     return 1 if lives or len(names) < len(asked) else 0
 
 
 def main():
-    command, arguments = sys.argv[1], sys.argv[2:]
+    command, arguments = (sys.argv[1:2] or [""])[0], sys.argv[2:]
     if command == "list":
         print("\n".join(MUTANTS))
-    elif command == "apply":
+    elif command == "check":
+        print(f"{len(MUTANTS)} mutants of {len(mutated_files())} files")
+    elif command == "apply" and arguments:
         apply(pathlib.Path(arguments[0]))
-    elif command == "judge":
+    elif command == "judge" and arguments:
         sys.exit(judge(pathlib.Path(arguments[0]), arguments[1:] or list(MUTANTS)))
-    elif command == "run":
+    elif command == "run" and arguments:
         build = pathlib.Path(arguments[0]).resolve()
         build_all(build)
         sys.exit(judge(build / "build", arguments[1:] or list(MUTANTS)))
