@@ -19,8 +19,6 @@ std::uint64_t mask(unsigned bits) {
   return (std::uint64_t{1} << bits) - 1;
 }
 
-// The `count` positions (or as many as there are) after the first `skip`, counted through all intervals.
-
 }  // namespace
 
 std::vector<Interval> slice(std::span<const Interval> intervals, std::uint64_t skip, std::uint64_t count) {
