@@ -84,8 +84,8 @@ struct AddFields {
   }
 
  private:
-  template <class Member>
-  void add(const record::Field<R, Member>& field) const {
+  template <class Owner, class Member>
+  void add(const record::Field<Owner, Member>& field) const {
     const auto offset = reinterpret_cast<const char*>(&(place.*field.member)) - reinterpret_cast<const char*>(&place);
     fields.push_back(
         {field.name, field.old_name, field.since_version, static_cast<std::size_t>(offset), &kMemberType<Member>});
@@ -97,10 +97,20 @@ core::Record make_record() {
   return core::Record(std::in_place_type<R>);
 }
 
+// A base class counts as one member of its own.
+template <class R>
+constexpr std::size_t members_of_record() {
+  if constexpr (requires { typename R::Base; }) {
+    return protocol::member_count<R>() - 1 + protocol::member_count<typename R::Base>();
+  } else {
+    return protocol::member_count<R>();
+  }
+}
+
 template <class R>
 RecordEntry entry_of() {
   constexpr const R* which = nullptr;
-  static_assert(protocol::member_count<R>() == with_fields(which, CountFields()),
+  static_assert(members_of_record<R>() == with_fields(which, CountFields()),
                 "every member of a record must be in its field list");
   const R place{};
   RecordEntry entry{name_of_record(which), {}, &make_record<R>};

@@ -197,9 +197,8 @@ Status Supervisor::Impl::open_journal() {
   return {};
 }
 
-template <class Opening>
-Opening Supervisor::Impl::opening() const {
-  Opening about;
+core::record::SupervisorStart Supervisor::Impl::start_record() const {
+  core::record::SupervisorStart about;
   about.schema = core::record::kSchemaVersion;
   about.run = options_.settings.run_name;
   about.version = ELASTICTRAIN_VERSION;
@@ -209,15 +208,14 @@ Opening Supervisor::Impl::opening() const {
   about.min_workers = options_.settings.min_workers;
   about.start_workers = options_.settings.start_workers;
   about.max_workers = options_.settings.max_workers;
-  if (options_.cluster != nullptr) about.leased = true;
   return about;
 }
 
 void Supervisor::Impl::announce() {
-  if (options_.start == RunStart::kFresh) return journal(opening<core::record::RunOpened>(), true);
-  auto resumed = opening<core::record::RunResumed>();
-  if (options_.start == RunStart::kStartAgain) resumed.anew = true;
-  journal(resumed, true);
+  const std::optional<bool> leased = options_.cluster != nullptr ? std::optional(true) : std::nullopt;
+  if (options_.start == RunStart::kFresh) return journal(core::record::RunOpened{start_record(), leased}, true);
+  const std::optional<bool> anew = options_.start == RunStart::kStartAgain ? std::optional(true) : std::nullopt;
+  journal(core::record::RunResumed{start_record(), anew, leased}, true);
 }
 
 int Supervisor::Impl::run() {

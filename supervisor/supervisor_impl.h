@@ -60,8 +60,7 @@ class Supervisor::Impl {
   RunRecord::End end_record() const;
   Status look_back();
   void go_on();
-  template <class Opening>
-  Opening opening() const;  // RunOpened or RunResumed
+  core::record::SupervisorStart start_record() const;
   void announce();
   void arm_time_limit();
   void loop_until(const std::function<bool()>& done, std::chrono::milliseconds limit);

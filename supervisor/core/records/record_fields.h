@@ -2,7 +2,8 @@
 // are written. A field has the name of its member unless as() gives another; since() gives the schema version that
 // introduced it, was() the name that it had before. A member of type std::optional is left out while it is empty.
 //
-// A record that has more members than its list does not compile: journal_codec.cc counts them.
+// A record that has more members than its list does not compile: journal_codec.cc counts them. A record whose first
+// members are those of a base class names it `Base`.
 #pragma once
 
 #include <cstddef>

@@ -10,7 +10,8 @@
 
 namespace elastictrain::core::record {
 
-struct RunOpened {
+// What each supervisor writes first.
+struct SupervisorStart {
   std::uint32_t schema = 1;  // a journal without this field has version 1
   std::string run;
   std::string version;
@@ -20,33 +21,30 @@ struct RunOpened {
   std::uint32_t min_workers = 0;
   std::uint32_t start_workers = 0;
   std::uint32_t max_workers = 0;
+};
+#define ET_SUPERVISOR_START_FIELDS                                                                               \
+  ET_FIELD(schema).since(2), ET_FIELD(run), ET_FIELD(version), ET_FIELD(pid), ET_FIELD(port), ET_FIELD(command), \
+      ET_FIELD(min_workers), ET_FIELD(start_workers), ET_FIELD(max_workers)
+
+struct RunOpened : SupervisorStart {
+  using Base = SupervisorStart;
   std::optional<bool> leased;  // the run's hosts are those that a cluster leases to it
 };
 ET_RECORD(
     RunOpened, "run_opened",
     "A new run begins. Records before it belong to an older run of the same name. `leased`: its hosts are those that a "
     "cluster leases to it.",
-    ET_FIELD(schema).since(2), ET_FIELD(run), ET_FIELD(version), ET_FIELD(pid), ET_FIELD(port), ET_FIELD(command),
-    ET_FIELD(min_workers), ET_FIELD(start_workers), ET_FIELD(max_workers), ET_FIELD(leased).since(4))
+    ET_SUPERVISOR_START_FIELDS, ET_FIELD(leased).since(4))
 
-struct RunResumed {
-  std::uint32_t schema = 1;  // a journal without this field has version 1
-  std::string run;
-  std::string version;
-  std::int64_t pid = 0;
-  std::uint32_t port = 0;
-  std::vector<std::string> command;
-  std::uint32_t min_workers = 0;
-  std::uint32_t start_workers = 0;
-  std::uint32_t max_workers = 0;
+struct RunResumed : SupervisorStart {
+  using Base = SupervisorStart;
   std::optional<bool> anew;  // no agent or worker of an earlier supervisor is left
   std::optional<bool> leased;
 };
 ET_RECORD(RunResumed, "run_resumed",
           "Another supervisor continues the run. `anew`: no agent and no worker of an earlier one is left.",
-          ET_FIELD(schema).since(2), ET_FIELD(run), ET_FIELD(version), ET_FIELD(pid), ET_FIELD(port), ET_FIELD(command),
-          ET_FIELD(min_workers), ET_FIELD(start_workers), ET_FIELD(max_workers), ET_FIELD(anew),
-          ET_FIELD(leased).since(4))
+          ET_SUPERVISOR_START_FIELDS, ET_FIELD(anew), ET_FIELD(leased).since(4))
+#undef ET_SUPERVISOR_START_FIELDS
 
 struct RunClosed {
   std::int64_t exit_status = 0;
