@@ -44,7 +44,7 @@ core::Resumed JournalReplay::result(double now_unix_s) const {
   return resumed;
 }
 
-Result<core::Resumed> replay_journal(const std::string& path) {
+Result<core::Resumed> replay_journal(const std::string& path, const std::string& boot) {
   std::ifstream stream(path, std::ios::binary);
   if (!stream) return Error{ErrorCode::kIo, "the journal " + path + " cannot be read"};
   JournalReplay replay;
@@ -56,6 +56,7 @@ Result<core::Resumed> replay_journal(const std::string& path) {
                                               std::to_string(core::record::kSchemaVersion) +
                                               "; resume the run with the version that wrote it"};
   }
+  replay.continue_in(boot);
   auto audits = read_audits(audit_path_of(path));
   if (!audits.ok()) return audits.error();
   core::Resumed resumed = replay.result(unix_now_s());

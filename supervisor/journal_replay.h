@@ -17,6 +17,7 @@ namespace elastictrain {
 class JournalReplay {
  public:
   void take(std::string_view line);
+  void continue_in(const std::string& boot) { fold_.continue_in(boot); }
   // `now_unix_s`, if it is not 0: by then, a part of the time for which a user holds the size has passed.
   core::Resumed result(double now_unix_s = 0) const;
 
@@ -32,7 +33,8 @@ class JournalReplay {
   std::uint64_t unreadable_ = 0;
 };
 
-// The whole file, and the audits next to it (audit_file.h). kUnavailable: a newer version of elastictrain wrote it.
-Result<core::Resumed> replay_journal(const std::string& path);
+// The whole file, and the audits next to it (audit_file.h), for a supervisor in this boot of the machine ("": cannot be
+// told). kUnavailable: a newer version of elastictrain wrote it.
+Result<core::Resumed> replay_journal(const std::string& path, const std::string& boot = "");
 
 }  // namespace elastictrain

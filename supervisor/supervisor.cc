@@ -9,6 +9,7 @@
 #include <csignal>
 #include <utility>
 
+#include "launcher/process/boot_id.h"
 #include "supervisor/master_address.h"
 #include "supervisor/protocol/check.h"
 #include "supervisor/supervisor_impl.h"
@@ -208,6 +209,7 @@ core::record::SupervisorStart Supervisor::Impl::start_record() const {
   about.min_workers = options_.settings.min_workers;
   about.start_workers = options_.settings.start_workers;
   about.max_workers = options_.settings.max_workers;
+  if (std::string boot = launcher::boot_id(); !boot.empty()) about.boot = std::move(boot);
   return about;
 }
 

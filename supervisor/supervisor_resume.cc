@@ -9,6 +9,7 @@
 #include <thread>
 #include <utility>
 
+#include "launcher/process/boot_id.h"
 #include "supervisor/journal_history.h"
 #include "supervisor/journal_replay.h"
 #include "supervisor/policy/view_json.h"
@@ -116,7 +117,7 @@ RunRecord::End Supervisor::Impl::end_record() const {
 
 // The journal as an earlier supervisor left it: for the core, and for the display of this run.
 Status Supervisor::Impl::look_back() {
-  auto replayed = replay_journal(directory_->journal_path());
+  auto replayed = replay_journal(directory_->journal_path(), launcher::boot_id());
   if (!replayed.ok()) return replayed.error();
   resumed_ = std::move(*replayed);
   if (options_.start == RunStart::kStartAgain) {

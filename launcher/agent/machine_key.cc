@@ -3,14 +3,14 @@
 #include <unistd.h>
 
 #include <filesystem>
-#include <fstream>
 #include <system_error>
+
+#include "launcher/process/boot_id.h"
 
 namespace elastictrain::launcher {
 
 std::string machine_key() {
-  std::string boot;
-  std::ifstream("/proc/sys/kernel/random/boot_id") >> boot;
+  const std::string boot = boot_id();
   std::error_code error;
   const auto network = std::filesystem::read_symlink("/proc/self/ns/net", error);
   if (boot.empty() || error) return "";

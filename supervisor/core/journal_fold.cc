@@ -39,12 +39,14 @@ void JournalFold::take(const Record& record) {
 void JournalFold::on(const record::RunOpened& about) {
   state_ = State{};
   state_.schema = about.schema;
+  state_.boot = about.boot.value_or("");
   state_.leased = about.leased.value_or(false);
   state_.target = state_.leased ? about.max_workers : about.start_workers;
 }
 
 void JournalFold::on(const record::RunResumed& about) {
   state_.schema = std::max(state_.schema, about.schema);
+  continue_in(about.boot.value_or(""));
   state_.ending = state_.ended = false;
   state_.leased = about.leased.value_or(false);
   state_.requests.clear();  // those that were not answered never will be, and their numbers are given again
@@ -313,12 +315,21 @@ void JournalFold::on(const record::StateLost&) {
 
 // --- Missing records
 
-// A full disk lost these records: numbers that they issued must not be issued again, and every worker must report its
-// position.
+// A full disk lost these records.
 void JournalFold::on(const record::JournalGap& about) {
-  skip(state_.last_agent, about.lost);
-  skip(state_.last_worker, about.lost);
-  skip(state_.issued, about.lost);
+  miss_records(about.lost);
+}
+
+void JournalFold::continue_in(const std::string& boot) {
+  if (!state_.boot.empty() && !boot.empty() && boot != state_.boot) miss_records(kMaxUnsyncedRecords);
+  state_.boot = boot;
+}
+
+// Numbers that they issued must not be issued again, and every worker must report its position.
+void JournalFold::miss_records(std::uint64_t count) {
+  skip(state_.last_agent, count);
+  skip(state_.last_worker, count);
+  skip(state_.issued, count);
   state_.gap = true;
 }
 
@@ -327,6 +338,7 @@ void JournalFold::on(const record::RunState& about) {
   if (!about.issued) return;
   State state;
   state.schema = state_.schema;
+  state.boot = state_.boot;
   state.leased = state_.leased;
   state.ending = state_.ending;
   state.generation = about.generation;

@@ -20,9 +20,15 @@
 
 namespace elastictrain::core {
 
+// More than a supervisor writes within the time for which the kernel keeps unsynced pages.
+inline constexpr std::uint64_t kMaxUnsyncedRecords = 10'000;
+
 class JournalFold {
  public:
   void take(const Record& record);
+  // A supervisor in this boot of the machine continues the run. The one before may have lost its machine's power, and
+  // with it records that were not synced: numbers that they issued are not issued again. "": cannot be told.
+  void continue_in(const std::string& boot);
   // Everything but the audits, which are not in the journal.
   Resumed result() const;
 
@@ -58,6 +64,7 @@ class JournalFold {
   };
   struct State {
     std::uint32_t schema = 1;
+    std::string boot;  // of the machine of the run's last supervisor
     std::map<AgentId, KnownAgent> agents;
     std::map<WorkerId, Resumed::WorkerPlace> workers;
     std::map<Generation, Plan> plans;
@@ -147,6 +154,7 @@ class JournalFold {
   void remember(Generation generation, Step first_step);
   void add_unsettled(Resumed& resumed) const;
   void raise_highest(Resumed& resumed) const;
+  void miss_records(std::uint64_t count);
 
   State state_;
 };

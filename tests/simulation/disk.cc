@@ -24,6 +24,13 @@ bool Disk::journal(Instant now, const core::Journal& record) {
 void Disk::append(Instant now, const core::Journal& record) {
   if (!journal_.empty() && journal_.back() != '\n') journal_ += '\n';
   journal_ += line_of(record, ++sequence_, now);
+  if (record.sync) synced_bytes_ = journal_.size();
+}
+
+void Disk::lose_unsynced(Rng& rng) {
+  ++boots;
+  journal_.resize(synced_bytes_ + rng.below(static_cast<std::uint32_t>(journal_.size() - synced_bytes_ + 1)));
+  audits.resize(rng.below(static_cast<std::uint32_t>(audits.size() + 1)));
 }
 
 std::optional<Checkpoint> Disk::choose(const std::string& of_environment, const std::vector<Fence>& of_plan) const {

@@ -27,11 +27,14 @@ struct Checkpoint {
 class Disk {
  public:
   bool full = false;
+  std::uint64_t boots = 1;  // of its machine
 
   // Writes records as supervisor/journal.h does, and returns whether records are missing.
   bool journal(Instant now, const core::Journal& record);
   // The writer was killed in the middle of this record.
   void tear(Instant now, const core::Journal& record, Rng& rng);
+  // Its machine has lost its power: some of what no record with `sync` has followed is gone.
+  void lose_unsynced(Rng& rng);
   bool misses_records() const { return full || lost_ != 0; }  // and has not reported it yet
   const std::string& journal_text() const { return journal_; }
 
@@ -47,6 +50,7 @@ class Disk {
   void append(Instant now, const core::Journal& record);
 
   std::string journal_;
+  std::size_t synced_bytes_ = 0;  // of it
   std::uint64_t lost_ = 0;  // records since the disk was full
   std::uint64_t sequence_ = 0;
 };

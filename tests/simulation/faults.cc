@@ -315,6 +315,26 @@ void Scenario::supervisor_fault() {
   }
 }
 
+void Scenario::supervisor_lost() {
+  later(Micros(50'000), Micros(4'000'000), [this] { resume_supervisor(); });
+  if (!healed_ && !world_->disk.misses_records() && power_.chance(0.25)) cut_supervisors_power();
+}
+
+// Its machine comes back, and the supervisor with it; what was not synced does not, and the agents there are gone.
+void Scenario::cut_supervisors_power() {
+  world_->log("supervisor", [] { return "its machine loses its power"; });
+  world_->disk.lose_unsynced(power_);
+  world_->lose_audits();
+  world_->forget_drains();
+  for (const auto& host : world_->hosts) {
+    if (!host->local || !host->on) continue;
+    world_->queue.after(Micros(0), [this, &host = *host] { world_->power_off(host); });
+    world_->queue.after(power_.time(Micros(10'000), Micros(2'000'000)), [this, &host = *host] {
+      if (!healed_) heal_host(host);
+    });
+  }
+}
+
 void Scenario::request() {
   SupervisorProcess& supervisor = *world_->supervisor;
   if (supervisor.crashed()) return;

@@ -12,7 +12,7 @@ namespace elastictrain::simulation {
 
 void Scenario::resume_supervisor() {
   if (world_->exit_status || !world_->supervisor->crashed()) return;
-  core::Resumed resumed = replayed(world_->disk.journal_text());
+  core::Resumed resumed = replayed(world_->disk.journal_text(), world_->disk.boots);
   resumed.audits = world_->disk.audits;
   world_->log("supervisor", [&] {
     return "is started again: generation " + std::to_string(resumed.generation) + ", numbers used up to " +

@@ -10,27 +10,29 @@
 
 namespace elastictrain::simulation {
 
-core::Journal run_opened(const core::RunSettings& settings) {
+core::Journal run_opened(const core::RunSettings& settings, std::uint64_t boot) {
   core::record::RunOpened opened;
   opened.schema = core::record::kSchemaVersion;
   opened.start_workers = settings.start_workers;
   opened.max_workers = settings.max_workers;
+  opened.boot = std::to_string(boot);
   if (settings.leased) opened.leased = true;
-  return core::Journal(opened);
+  return core::Journal(opened, true);
 }
 
-core::Journal run_resumed(const core::RunSettings& settings) {
+core::Journal run_resumed(const core::RunSettings& settings, std::uint64_t boot) {
   core::record::RunResumed resumed;
   resumed.schema = core::record::kSchemaVersion;
   resumed.anew = false;
+  resumed.boot = std::to_string(boot);
   if (settings.leased) resumed.leased = true;
-  return core::Journal(resumed);
+  return core::Journal(resumed, true);
 }
 
 core::Journal journal_gap(std::uint64_t lost_records) {
   core::record::JournalGap gap;
   gap.lost = lost_records;
-  return core::Journal(gap);
+  return core::Journal(gap, true);
 }
 
 std::string line_of(const core::Journal& record, std::uint64_t sequence, Instant now) {
@@ -38,10 +40,11 @@ std::string line_of(const core::Journal& record, std::uint64_t sequence, Instant
   return encode_journal_line(record.record, sequence, seconds, seconds) + "\n";
 }
 
-core::Resumed replayed(const std::string& journal) {
+core::Resumed replayed(const std::string& journal, std::uint64_t boot) {
   JournalReplay replay;
   std::istringstream lines(journal);
   for (std::string line; std::getline(lines, line);) replay.take(line);
+  replay.continue_in(std::to_string(boot));
   return replay.result();
 }
 

@@ -14,13 +14,13 @@
 
 namespace elastictrain::simulation {
 
-core::Journal run_opened(const core::RunSettings& settings);
-core::Journal run_resumed(const core::RunSettings& settings);
+core::Journal run_opened(const core::RunSettings& settings, std::uint64_t boot);
+core::Journal run_resumed(const core::RunSettings& settings, std::uint64_t boot);
 core::Journal journal_gap(std::uint64_t lost_records);
 
 // One line of the journal, with its end.
 std::string line_of(const core::Journal& record, std::uint64_t sequence, Instant now);
-core::Resumed replayed(const std::string& journal);
+core::Resumed replayed(const std::string& journal, std::uint64_t boot);
 // All that can be read, in order.
 std::vector<core::Record> records_of(const std::string& journal);
 

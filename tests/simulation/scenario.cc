@@ -22,6 +22,7 @@ Scenario::Scenario(std::uint64_t seed, std::size_t trace_lines)
       targets_(seed ^ 0x3a96e7f1ULL),
       leases_(seed ^ 0x1ea5e5ULL),
       undrains_(seed ^ 0xd4a1f5ULL),
+      power_(seed ^ 0x90e3c07ULL),
       budgets_(seed ^ 0xb0d9e75ULL),
       world_(std::make_unique<World>(seed, make_setup(), trace_lines)) {
   make_hosts();
@@ -113,7 +114,7 @@ void Scenario::make_hosts() {
 
 void Scenario::run() {
   world_->supervisor = std::make_unique<SupervisorProcess>(*world_);
-  world_->on_supervisor_crash = [this] { later(Micros(50'000), Micros(4'000'000), [this] { resume_supervisor(); }); };
+  world_->on_supervisor_crash = [this] { supervisor_lost(); };
   world_->plane.on_finish = [this](const std::vector<WorkerId>& members) { kill_in_collective(members); };
   world_->on_start_from_checkpoint = [this](const std::vector<WorkerId>& members) { kill_new_start(members); };
   world_->on_end_near = [this] { kill_supervisor_at_the_end(); };

@@ -45,6 +45,8 @@ class Scenario {
   void host_fault();
   void link_fault();
   void supervisor_fault();
+  void supervisor_lost();
+  void cut_supervisors_power();
   void request();
   void kill_in_collective(const std::vector<WorkerId>& members);
   void kill_new_start(const std::vector<WorkerId>& members);
@@ -85,6 +87,7 @@ class Scenario {
   Rng targets_;
   Rng leases_;
   Rng undrains_;
+  Rng power_;
   Rng budgets_;
   bool has_target_ = false;      // the program does not end by itself
   bool below_min_ends_ = false;  // wait_for_min is short

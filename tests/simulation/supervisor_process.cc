@@ -31,13 +31,13 @@ SupervisorProcess::~SupervisorProcess() = default;
 
 void SupervisorProcess::begin() {
   journal_check_.emplace(world_.setup.settings);
-  world_.disk.journal(world_.queue.now(), run_opened(world_.setup.settings));
+  world_.disk.journal(world_.queue.now(), run_opened(world_.setup.settings, world_.disk.boots));
   heartbeats();
   offer_hosts();
 }
 
 void SupervisorProcess::take_over(const core::Resumed& resumed) {
-  world_.disk.journal(world_.queue.now(), run_resumed(world_.setup.settings));
+  world_.disk.journal(world_.queue.now(), run_resumed(world_.setup.settings, world_.disk.boots));
   journal_check_.emplace(world_.setup.settings);
   for (const core::Record& record : records_of(world_.disk.journal_text())) journal_check_->take(record);
   for (const auto& agent : resumed.agents) {
@@ -60,10 +60,7 @@ void SupervisorProcess::crash() {
     entry.connection = nullptr;
   }
   events_.clear();
-  if (world_.disk.misses_records()) {  // what it accepted may be lost
-    world_.drained.clear();
-    for (const auto& host : world_.hosts) host->away = host->away || world_.undrained.contains(host->name);
-  }
+  if (world_.disk.misses_records()) world_.forget_drains();
   if (world_.on_supervisor_crash) world_.on_supervisor_crash();
 }
 

@@ -160,6 +160,11 @@ void World::look_again() {
   plane.look_again();
 }
 
+void World::forget_drains() {
+  drained.clear();
+  for (const auto& host : hosts) host->away = host->away || undrained.contains(host->name);
+}
+
 void World::lose_what_is_away() {
   for (const auto& [id, process] : agents) {
     if (process->paused() || !supervisor->receives(id, process->connection())) lose_audits();

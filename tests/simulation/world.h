@@ -104,6 +104,7 @@ class World {
   // An agent that may hold accounts of lost workers has ended, or the supervisor no longer accepts its messages.
   bool audits_lost = false;
   void lose_audits() { audits_lost = audits_lost || !exit_status; }
+  void forget_drains();      // what a supervisor has accepted may be lost with it
   void lose_what_is_away();  // the end of a run does not wait for it without a limit
 
   Host& host(const std::string& name);

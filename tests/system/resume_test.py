@@ -107,13 +107,27 @@ class SupervisorLost(Case):
             run.do("resize", run.name, 3)
             before = pids(run.wait_size(3))
             run.lose_supervisor()
-            rewrite_journal(run, {'"schema":4,': "", '"plan_updated"': '"reshared"', '"target_topology"': '"wished_topology"',
+            rewrite_journal(run, {'"schema":5,': "", '"plan_updated"': '"reshared"', '"target_topology"': '"wished_topology"',
                                  '"plan_update_requested"': '"reshare_requested"', '"kind":"update"': '"kind":"reshare"'})
             run.resume()
             self.assertEqual(pids(run.wait_size(3)), before)
             run.do("resize", run.name, 4)
             run.wait_size(4)
             self.assertEqual(run.events("prepare")[-1]["topology"], "ring")
+            self.assert_stops_clean(run)
+
+    def test_after_a_power_cut_of_its_machine_no_number_is_given_twice(self):
+        with Run(job()) as run:
+            before = pids(run.wait_size(2))
+            run.lose_supervisor()
+            with open("/proc/sys/kernel/random/boot_id") as boot:
+                rewrite_journal(run, {boot.read().strip(): "the-boot-before"})
+            run.resume()
+            self.assertEqual(pids(run.wait_size(2)), before, "workers that live elsewhere train on")
+            run.do("resize", run.name, 3)
+            grown = run.wait_size(3)
+            self.assertGreater(max(worker["id"] for worker in grown["workers"]), 10_000)
+            self.assertGreater(grown["generation"], 10_000)
             self.assert_stops_clean(run)
 
     def test_a_stored_journal_of_the_version_before_continues_its_numbers(self):
@@ -132,14 +146,14 @@ class SupervisorLost(Case):
         with Run(job()) as run:
             run.wait_size(2)
             run.lose_supervisor()
-            rewrite_journal(run, {'"schema":4,': '"schema":99,"later":true,'})
+            rewrite_journal(run, {'"schema":5,': '"schema":99,"later":true,'})
             refused = try_to_resume(run)
             self.assertEqual(refused.returncode, 69)
             self.assertIn("schema version 99", refused.stderr)
             printed = run.command("events", run.name)
             self.assertEqual(printed.returncode, 0)
             self.assertIn("later=true", printed.stdout)
-            rewrite_journal(run, {'"schema":99,"later":true,': '"schema":4,'})
+            rewrite_journal(run, {'"schema":99,"later":true,': '"schema":5,'})
             run.resume()
             run.wait_size(2)
             self.assert_stops_clean(run)

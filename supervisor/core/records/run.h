@@ -21,10 +21,11 @@ struct SupervisorStart {
   std::uint32_t min_workers = 0;
   std::uint32_t start_workers = 0;
   std::uint32_t max_workers = 0;
+  std::optional<std::string> boot;  // which boot of the supervisor's machine, if it can be told
 };
 #define ET_SUPERVISOR_START_FIELDS                                                                               \
   ET_FIELD(schema).since(2), ET_FIELD(run), ET_FIELD(version), ET_FIELD(pid), ET_FIELD(port), ET_FIELD(command), \
-      ET_FIELD(min_workers), ET_FIELD(start_workers), ET_FIELD(max_workers)
+      ET_FIELD(min_workers), ET_FIELD(start_workers), ET_FIELD(max_workers), ET_FIELD(boot).since(5)
 
 struct RunOpened : SupervisorStart {
   using Base = SupervisorStart;
@@ -33,7 +34,7 @@ struct RunOpened : SupervisorStart {
 ET_RECORD(
     RunOpened, "run_opened",
     "A new run begins. Records before it belong to an older run of the same name. `leased`: its hosts are those that a "
-    "cluster leases to it.",
+    "cluster leases to it. `boot`: a successor in another boot of the machine expects records to be missing.",
     ET_SUPERVISOR_START_FIELDS, ET_FIELD(leased).since(4))
 
 struct RunResumed : SupervisorStart {

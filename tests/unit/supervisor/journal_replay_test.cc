@@ -241,6 +241,30 @@ TEST_CASE("a restarted run has neither agents nor workers, but continues its num
   CHECK(replay({R"({"event":"run_resumed","run":"x"})"}).workers.size() == 2);
 }
 
+TEST_CASE("after another boot of its machine numbers of records that were not synced are not issued again") {
+  const auto continued = [](const char* first, const std::string& boot) {
+    JournalReplay replay;
+    replay.take(first);
+    for (std::size_t i = 1; i < kTraining.size(); ++i) replay.take(kTraining[i]);
+    replay.continue_in(boot);
+    return replay.result();
+  };
+  const char* known = R"({"event":"run_opened","run":"x","start_workers":2,"boot":"first"})";
+  const core::Resumed run = continued(known, "second");
+  CHECK(run.issued == 1 + core::kMaxUnsyncedRecords);
+  CHECK(run.last_worker == 2 + core::kMaxUnsyncedRecords);
+  CHECK(run.last_agent == 2 + core::kMaxUnsyncedRecords);
+  CHECK(run.unsettled);
+  CHECK(run.workers.size() == 2);
+  CHECK(continued(known, "first").last_worker == 2);
+  CHECK_FALSE(continued(known, "first").unsettled);
+  CHECK(continued(known, "").last_worker == 2);
+  CHECK(continued(kTraining[0].c_str(), "second").last_worker == 2);  // an older version wrote it
+  const core::Resumed later = replay({R"({"event":"run_resumed","run":"x","boot":"first"})",
+                                      R"({"event":"run_resumed","run":"x","boot":"second"})"});
+  CHECK(later.last_worker == 2 + core::kMaxUnsyncedRecords);
+}
+
 TEST_CASE("the audits are stored next to the journal, readable only by the owner, and read back") {
   const Directory directory;
   const std::string journal = directory.path + "/journal.jsonl";

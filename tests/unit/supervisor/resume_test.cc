@@ -3,7 +3,10 @@
 #include <sys/stat.h>
 
 #include <asio/io_context.hpp>
+#include <fstream>
 
+#include "launcher/process/boot_id.h"
+#include "supervisor/core/journal_fold.h"
 #include "supervisor/run_record.h"
 #include "tests/unit/supervisor/scene.h"
 
@@ -85,6 +88,26 @@ TEST_CASE("if no agent reconnects the hosts are started again, and numbers conti
   REQUIRE(!after.is_null());
   CHECK(after["generation"] > scene.before["generation"]);
   for (const std::uint64_t id : ids_of(scene.before)) CHECK(!ids_of(after).contains(id));
+}
+
+// The workers of this scene answer no fence, so that they are ended; resume_test.py has real ones.
+TEST_CASE("after a power cut of the supervisor's machine no number is issued twice") {
+  LostSupervisor scene;
+  scene.lose_supervisor();
+  scene.options.settings.failures.halt_timeout = Millis(200);
+  const std::string path = scene.options.run_directory + "/" + control::kJournalName;
+  std::string journal = test::read_file(path);
+  const std::string boot = launcher::boot_id();
+  REQUIRE(journal.find(boot) != std::string::npos);
+  journal.replace(journal.find(boot), boot.size(), "the one before");
+  std::ofstream(path) << journal;
+  REQUIRE(scene.open().ok());
+  Json after;
+  scene.run([&] { after = scene.status_when([](const Json& s) { return is_whole(s, 2); }); });
+  INFO(scene.reported);
+  REQUIRE(!after.is_null());
+  CHECK(*ids_of(after).begin() > core::kMaxUnsyncedRecords);
+  CHECK(after["generation"] > core::kMaxUnsyncedRecords);
 }
 
 TEST_CASE("a run that was supervised from another machine starts its hosts anew") {
