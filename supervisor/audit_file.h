@@ -3,7 +3,7 @@
 //   {"worker":1,"batch":3,"of":0,"steps":[[generation,step,epoch,first position,count],…]}
 // A step with a hash has it as a sixth number. A torn line is skipped: its worker sends the batch again.
 // Ownership: owns the descriptor. Thread: any one. Errors: reported once; a record that cannot be written waits in
-// memory, up to kMostWaitingBytes, and precedes the next one that can be written. Its sender does not keep it.
+// memory, up to kMaxWaitingBytes, and precedes the next one that can be written. Its sender does not keep it.
 #pragma once
 
 #include <cstddef>

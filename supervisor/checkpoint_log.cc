@@ -11,7 +11,7 @@ namespace {
 
 using Level = core::Tell::Level;
 
-constexpr std::uint64_t kSaidAgain = 10;  // each warning stands for this many times as many failures as the one before
+constexpr std::uint64_t kReportedAgain = 10;  // times the failures of the warning before
 
 std::optional<Step> number_in(std::string_view text) {
   Step step = 0;
@@ -21,48 +21,48 @@ std::optional<Step> number_in(std::string_view text) {
 
 }  // namespace
 
-std::optional<CheckpointLog::Said> CheckpointLog::take(const core::Record& record, std::optional<Instant> now) {
+std::optional<CheckpointLog::Message> CheckpointLog::take(const core::Record& record, std::optional<Instant> now) {
   const auto* note = std::get_if<core::record::Note>(&record);
   return note == nullptr ? std::nullopt : on(*note, now);
 }
 
-std::optional<CheckpointLog::Said> CheckpointLog::on(const core::record::Note& note, std::optional<Instant> now) {
+std::optional<CheckpointLog::Message> CheckpointLog::on(const core::record::Note& note, std::optional<Instant> now) {
   if (note.key == protocol::kCheckpointWritten) return good(note.value, now);
   if (note.key == protocol::kCheckpointFailed) return failed("no checkpoint was written", note.value);
   if (note.key == protocol::kCheckpointFencedOut) return failed("a checkpoint does not count", note.value);
-  if (note.key == protocol::kCheckpointSkipped) return Said{Level::kWarning, "checkpoint skipped: " + note.value};
+  if (note.key == protocol::kCheckpointSkipped) return Message{Level::kWarning, "checkpoint skipped: " + note.value};
   if (note.key == protocol::kCheckpointUnused || note.key == protocol::kCheckpointNone) {
-    return Said{Level::kInfo, note.value};
+    return Message{Level::kInfo, note.value};
   }
   if (note.key != protocol::kCheckpointResumed) return std::nullopt;
   good(note.value, std::nullopt);
-  return Said{Level::kInfo, "continues from the checkpoint of step " + note.value};
+  return Message{Level::kInfo, "continues from the checkpoint of step " + note.value};
 }
 
 // The text begins with the step.
-std::optional<CheckpointLog::Said> CheckpointLog::good(const std::string& text, std::optional<Instant> now) {
+std::optional<CheckpointLog::Message> CheckpointLog::good(const std::string& text, std::optional<Instant> now) {
   const auto step = number_in(text);
   if (!step) return std::nullopt;
   const std::uint64_t before = failures_;
   step_ = step;
   at_ = now;
   failures_ = 0;
-  next_said_ = 1;
+  next_reported_ = 1;
   reason_.clear();
   if (before == 0) return std::nullopt;
-  return Said{Level::kInfo, "checkpoints are written again: step " + std::to_string(*step) + ", after " +
-                                std::to_string(before) + (before == 1 ? " failure" : " failures")};
+  return Message{Level::kInfo, "checkpoints are written again: step " + std::to_string(*step) + ", after " +
+                                   std::to_string(before) + (before == 1 ? " failure" : " failures")};
 }
 
-std::optional<CheckpointLog::Said> CheckpointLog::failed(const std::string& what, const std::string& text) {
+std::optional<CheckpointLog::Message> CheckpointLog::failed(const std::string& what, const std::string& text) {
   ++failures_;
   reason_ = text;
-  if (failures_ < next_said_) return std::nullopt;
-  next_said_ = failures_ * kSaidAgain;
+  if (failures_ < next_reported_) return std::nullopt;
+  next_reported_ = failures_ * kReportedAgain;
   const std::string times = failures_ == 1 ? "" : " (" + std::to_string(failures_) + " times in a row)";
   const std::string last =
       step_ ? "the newest good one is that of step " + std::to_string(*step_) : "there is none yet";
-  return Said{Level::kWarning, what + times + ": " + text + "; " + last};
+  return Message{Level::kWarning, what + times + ": " + text + "; " + last};
 }
 
 std::optional<double> CheckpointLog::age_s(Instant now) const {

@@ -175,7 +175,7 @@ void Supervisor::Impl::keep_last(const core::Record& record) {
 }
 
 void Supervisor::Impl::look_at_checkpoints(const core::Record& record) {
-  if (const auto said = checkpoints_.take(record, clock_now())) tell(said->level, said->text);
+  if (const auto message = checkpoints_.take(record, clock_now())) tell(message->level, message->text);
 }
 
 void Supervisor::Impl::tell(core::Tell::Level level, const std::string& text) {

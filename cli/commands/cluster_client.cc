@@ -26,7 +26,7 @@ namespace {
 using ClientClock = std::chrono::steady_clock;
 
 constexpr std::chrono::seconds kClusterPatience{30};
-constexpr std::size_t kMostOfAnswer = 256u << 20;
+constexpr std::size_t kMaxOfAnswer = 256u << 20;
 
 struct ClientSocket {
   ~ClientSocket() {
@@ -72,7 +72,7 @@ Result<std::string> talk_to(const std::string& directory, const std::string& lin
     if (count < 0 && errno == EINTR) continue;
     if (count <= 0) return no_answer(directory, "it closed the connection; you may not be allowed to use it (access)");
     answer.append(block.data(), static_cast<std::size_t>(count));
-    if (answer.size() > kMostOfAnswer) return no_answer(directory, "the answer is too long");
+    if (answer.size() > kMaxOfAnswer) return no_answer(directory, "the answer is too long");
   }
   answer.pop_back();
   return answer;

@@ -9,8 +9,8 @@
 namespace elastictrain::cli {
 namespace {
 
-constexpr std::size_t kMostRunning = 4;
-constexpr std::size_t kMostWaiting = 32;
+constexpr std::size_t kMaxRunning = 4;
+constexpr std::size_t kMaxWaiting = 32;
 constexpr std::size_t kHookOutputBytes = 64 * 1024;
 constexpr std::chrono::seconds kKillTime{5};  // from the deadline of a command to its certain end
 
@@ -59,7 +59,7 @@ void Hooks::on(const core::record::GenerationComplete& complete) {
 
 void Hooks::start(const std::string& event, const std::string& command, Facts facts) {
   if (command.empty()) return;
-  if (waiting_.size() >= kMostWaiting) {
+  if (waiting_.size() >= kMaxWaiting) {
     ++left_out_;
     return;
   }
@@ -79,7 +79,7 @@ void Hooks::start(const std::string& event, const std::string& command, Facts fa
 }
 
 void Hooks::start_next() {
-  while (running_ < kMostRunning && !waiting_.empty()) {
+  while (running_ < kMaxRunning && !waiting_.empty()) {
     Waiting next = std::move(waiting_.front());
     waiting_.pop_front();
     const std::string event = next.event;
@@ -114,7 +114,7 @@ void Hooks::ended(const std::string& event, const launcher::CommandEnd& end) {
 void Hooks::end(int exit_status, const std::string& reason) {
   start("ended", config_.ended, {{"STATUS", std::to_string(exit_status)}, {"REASON", reason}});
   const auto limit = std::chrono::milliseconds(config_.timeout_ms) + kKillTime;
-  const auto deadline = std::chrono::steady_clock::now() + limit * (1 + waiting_.size() / kMostRunning);
+  const auto deadline = std::chrono::steady_clock::now() + limit * (1 + waiting_.size() / kMaxRunning);
   io_.restart();
   while (running_ > 0 && std::chrono::steady_clock::now() < deadline) {
     if (io_.run_one_until(deadline) == 0) break;

@@ -29,7 +29,7 @@ using heuristics::sharing::PolicySpec;
 
 constexpr const char* kSimulate = "simulate";
 constexpr double kLoadStep = 8;  // GPUs
-constexpr std::uint64_t kMostGpus = 1'000'000;
+constexpr std::uint64_t kMaxGpus = 1'000'000;
 constexpr const char* kSimulateDetails = R"(
 A trace is known by its header (--format otherwise); .gz and .tar.gz are read as they are. Throughput curves: curves.csv
 beside a normalised trace, or --curves: such a file, a directory of tables MODEL.csv, or Gavel's JSON. Jobs of a trace
@@ -88,7 +88,7 @@ Status use_policies(SimulateFlags& flags, const std::string& text) {
 Status use_gpus(SimulateFlags& flags, const std::string& text) {
   for (const std::string& part : split(text, ',')) {
     const auto number = parse_whole_number(part);
-    if (!number || *number == 0 || *number > kMostGpus) {
+    if (!number || *number == 0 || *number > kMaxGpus) {
       return wrong_usage("--gpus: '" + part + "' is not a number of GPUs from 1 to 1000000");
     }
     flags.gpus.push_back(static_cast<std::uint32_t>(*number));
@@ -172,7 +172,7 @@ Status suits(const Trace& trace, const PolicySpec& policy, const SimulateFlags& 
 Result<std::vector<std::uint32_t>> sizes_for(const LoadedTraces::One& one, const SimulateFlags& flags) {
   if (!flags.gpus.empty()) return flags.gpus;
   const double gpus = std::ceil(one.demand_slots / flags.load / kLoadStep) * kLoadStep;
-  if (gpus >= kLoadStep && gpus <= static_cast<double>(kMostGpus)) return std::vector{static_cast<std::uint32_t>(gpus)};
+  if (gpus >= kLoadStep && gpus <= static_cast<double>(kMaxGpus)) return std::vector{static_cast<std::uint32_t>(gpus)};
   return Error{ErrorCode::kInvalid,
                one.trace.name + ": --load has no meaning here, all jobs arrive at once; use --gpus"};
 }

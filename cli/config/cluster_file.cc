@@ -15,7 +15,7 @@
 namespace elastictrain::cli {
 namespace {
 
-constexpr std::int64_t kMostMs = 30LL * 24 * 3600 * 1000;
+constexpr std::int64_t kMaxMs = 30LL * 24 * 3600 * 1000;
 
 // A key of a table: what it must be, and what takes its value; false: it is not that.
 struct TableKey {
@@ -132,11 +132,11 @@ class ClusterReader {
     TableKeys keys = {text_key("name", to.name),
                       text_key("directory", to.directory),
                       text_key("policy", to.policy),
-                      whole_key("slice_ms", 100, kMostMs, to.slice_ms),
-                      whole_key("recall_timeout_ms", 100, kMostMs, to.recall_timeout_ms),
-                      whole_key("resume_timeout_ms", 100, kMostMs, to.resume_timeout_ms),
-                      whole_key("join_timeout_ms", 1000, kMostMs, to.join_timeout_ms),
-                      whole_key("orphan_grace_ms", 1000, kMostMs, to.orphan_grace_ms)};
+                      whole_key("slice_ms", 100, kMaxMs, to.slice_ms),
+                      whole_key("recall_timeout_ms", 100, kMaxMs, to.recall_timeout_ms),
+                      whole_key("resume_timeout_ms", 100, kMaxMs, to.resume_timeout_ms),
+                      whole_key("join_timeout_ms", 1000, kMaxMs, to.join_timeout_ms),
+                      whole_key("orphan_grace_ms", 1000, kMaxMs, to.orphan_grace_ms)};
     keys.push_back({"access", "\"owner\" or \"everyone\"", [&to](const toml::node& node) {
                       const auto* value = node.as_string();
                       if (value == nullptr || (value->get() != "owner" && value->get() != "everyone")) return false;
@@ -155,7 +155,7 @@ class ClusterReader {
 
   TableKeys host_keys() {
     return {list_key("list", result_.host_list), text_key("file", result_.host_file),
-            whole_key("slots", 1, 1024, result_.host_slots), whole_key("poll_ms", 100, kMostMs, result_.poll_ms)};
+            whole_key("slots", 1, 1024, result_.host_slots), whole_key("poll_ms", 100, kMaxMs, result_.poll_ms)};
   }
 
   static TableKeys limit_keys(LimitsOfFile& to) {

@@ -12,7 +12,7 @@
 namespace elastictrain::cli::metrics {
 namespace {
 
-constexpr std::size_t kMostKinds = 64;  // idle times arrive some generations later
+constexpr std::size_t kMaxKinds = 64;  // idle times arrive some generations later
 constexpr double kMicrosecond = 1e-6;
 
 std::vector<double> step_limits_s() {
@@ -83,7 +83,7 @@ void RunMetrics::add_record(const core::Record& record) {
 void RunMetrics::on(const core::record::GenerationComplete& complete) {
   const char* kind = core::change_name(complete.kind);
   kinds_[complete.generation] = kind;
-  if (kinds_.size() > kMostKinds) kinds_.erase(kinds_.begin());
+  if (kinds_.size() > kMaxKinds) kinds_.erase(kinds_.begin());
   ++changes_[kind];
 }
 
@@ -168,7 +168,7 @@ void RunMetrics::add_changes(std::vector<Family>& families) const {
 }
 
 void RunMetrics::add_workers(std::vector<Family>& families) const {
-  if (last_.view.world_size > kMostSingleWorkers) return;
+  if (last_.view.world_size > kMaxSingleWorkers) return;
   Family parts{"elastictrain_worker_step_part_seconds", Kind::kGauge,
                "Parts of a step of one worker, means since its last heartbeat."};
   for (const core::WorkerView& worker : last_.view.workers) {

@@ -15,7 +15,7 @@
 namespace elastictrain::cli::metrics {
 
 // Of more workers, the times of single ones are left out: a time series for each would burden the database.
-inline constexpr std::size_t kMostSingleWorkers = 256;
+inline constexpr std::size_t kMaxSingleWorkers = 256;
 
 class RunMetrics {
  public:

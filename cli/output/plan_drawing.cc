@@ -175,7 +175,7 @@ std::string svg_points(const PlanCurve& curve, const Frame& frame) {
   return text;
 }
 
-constexpr int kMostSteps = 7;  // of an axis that is not logarithmic
+constexpr int kMaxSteps = 7;  // of an axis that is not logarithmic
 
 }  // namespace
 
@@ -210,8 +210,7 @@ std::vector<double> PlanAxis::ticks() const {
   if ((high_ - low_) / step > 6) step *= 2;
   if ((high_ - low_) / step > 6) step *= 2.5;
   const double first = std::ceil(low_ / step);
-  for (int i = 0; i <= kMostSteps && (first + i) * step <= high_ + 1e-9 * step; ++i)
-    ticks.push_back((first + i) * step);
+  for (int i = 0; i <= kMaxSteps && (first + i) * step <= high_ + 1e-9 * step; ++i) ticks.push_back((first + i) * step);
   return ticks;
 }
 

@@ -14,8 +14,8 @@
 namespace elastictrain::cli::run_report {
 namespace {
 
-constexpr std::size_t kMostSizes = 4'000;
-constexpr std::size_t kMostNotes = 100;
+constexpr std::size_t kMaxSizes = 4'000;
+constexpr std::size_t kMaxNotes = 100;
 
 // Of the members that have new figures; the lower one, so that of two workers the slower is the slow one.
 double usual_compute_s(const std::vector<heuristics::WorkerView>& members) {
@@ -71,7 +71,7 @@ void Collector::size_is(std::uint64_t workers) {
   size_ = workers;
   auto& sizes = report_.sizes;
   if (!sizes.empty() && sizes.back().workers == workers) return;
-  if (sizes.size() < kMostSizes) sizes.push_back({now_s_, workers});
+  if (sizes.size() < kMaxSizes) sizes.push_back({now_s_, workers});
 }
 
 Change* Collector::change_to(Generation generation) {
@@ -84,7 +84,7 @@ Change* Collector::change_to(Generation generation) {
 WorkerReport* Collector::worker(std::uint64_t id) {
   const auto found = report_.workers.find(id);
   if (found != report_.workers.end()) return &found->second;
-  if (report_.workers.size() >= kMostWorkers) {
+  if (report_.workers.size() >= kMaxWorkers) {
     ++report_.workers_left_out;
     return nullptr;
   }
@@ -138,7 +138,7 @@ void Collector::on(const core::record::Audit& audit) {
 }
 
 void Collector::on(const core::record::Note& note) {
-  if (report_.notes.size() < kMostNotes || report_.notes.contains(note.key)) report_.notes[note.key] = note.value;
+  if (report_.notes.size() < kMaxNotes || report_.notes.contains(note.key)) report_.notes[note.key] = note.value;
 }
 
 // --- Workers

@@ -11,9 +11,9 @@
 namespace elastictrain::cli::run_report {
 namespace {
 
-constexpr std::size_t kMostHeatRows = 48;
-constexpr std::size_t kMostWorkerRows = 64;
-constexpr std::size_t kMostMarkers = 150;
+constexpr std::size_t kMaxHeatRows = 48;
+constexpr std::size_t kMaxWorkerRows = 64;
+constexpr std::size_t kMaxMarkers = 150;
 constexpr double kHeatRowHeight_px = 14;
 constexpr double kSlowestShown = 1.0;  // twice the usual time has the full colour
 
@@ -107,7 +107,7 @@ std::vector<Marker> markers_of(const Report& report) {
   std::vector<Marker> markers;
   for (const Incident& incident : report.incidents.rows) {
     if (incident.kind == IncidentKind::kHalt || incident.kind == IncidentKind::kEnd) continue;
-    if (markers.size() == kMostMarkers) break;
+    if (markers.size() == kMaxMarkers) break;
     markers.push_back({incident.at_s, class_of(incident.kind), when(incident.at_s) + ": " + incident.what});
   }
   return markers;
@@ -312,7 +312,7 @@ std::string milliseconds(double sum_s, double steps) {
 std::string worker_table(const std::vector<const WorkerReport*>& workers) {
   std::vector<std::vector<std::string>> rows;
   for (const WorkerReport* worker : workers) {
-    if (rows.size() == kMostWorkerRows) break;
+    if (rows.size() == kMaxWorkerRows) break;
     const StepParts& parts = worker->parts;
     rows.push_back({"w" + std::to_string(worker->id), parts.steps > 0 ? std::to_string(worker->rank) : "-",
                     worker->host, format_number(parts.steps, 0), milliseconds(parts.step_s, parts.steps),
@@ -353,7 +353,7 @@ std::string heat_row(const WorkerReport& worker, double end_s, double width_s, s
 
 // At least as wide as the time between two views, so that a row has no gaps.
 double heat_width_s(const Report& report, const std::vector<const WorkerReport*>& rows, double end_s) {
-  double width_s = std::max(end_s / kMostHeatBuckets, view_interval_s(report));
+  double width_s = std::max(end_s / kMaxHeatBuckets, view_interval_s(report));
   for (const WorkerReport* worker : rows) width_s = std::max(width_s, worker->slowness.width_s());
   double power = 0.25;
   while (power < std::min(width_s, 1e12)) power *= 2;
@@ -363,7 +363,7 @@ double heat_width_s(const Report& report, const std::vector<const WorkerReport*>
 std::string heat_map(const Report& report, const std::vector<const WorkerReport*>& workers) {
   std::vector<const WorkerReport*> rows;
   for (const WorkerReport* worker : workers) {
-    if (!worker->slowness.empty() && rows.size() < kMostHeatRows) rows.push_back(worker);
+    if (!worker->slowness.empty() && rows.size() < kMaxHeatRows) rows.push_back(worker);
   }
   if (rows.empty()) return "";
   std::sort(rows.begin(), rows.end(), [](const WorkerReport* a, const WorkerReport* b) { return a->id < b->id; });

@@ -14,10 +14,10 @@
 
 namespace elastictrain::cli::run_report {
 
-inline constexpr std::size_t kMostBuckets = 480;      // of a curve
-inline constexpr std::size_t kMostHeatBuckets = 120;  // of a worker's row
-inline constexpr std::size_t kMostRows = 400;         // of a table
-inline constexpr std::size_t kMostWorkers = 4'000;    // whose figures are kept
+inline constexpr std::size_t kMaxBuckets = 480;      // of a curve
+inline constexpr std::size_t kMaxHeatBuckets = 120;  // of a worker's row
+inline constexpr std::size_t kMaxRows = 400;         // of a table
+inline constexpr std::size_t kMaxWorkers = 4'000;    // whose figures are kept
 
 struct SizeChange {
   double at_s = 0;
@@ -61,20 +61,20 @@ struct WorkerReport {
   std::uint32_t rank = 0;  // the newest
   std::string fate;        // how its process ended; empty: not known, or it lives
   StepParts parts;
-  Timeline slowness{kMostHeatBuckets};  // compute time of a step, relative to the median worker's
+  Timeline slowness{kMaxHeatBuckets};  // compute time of a step, relative to the median worker's
 };
 
 template <class T>
 struct Bounded {
-  std::vector<T> rows;  // all of them, or the first and the last half of kMostRows, once they are trimmed
+  std::vector<T> rows;  // all of them, or the first and the last half of kMaxRows, once they are trimmed
   std::uint64_t total = 0;
   void add(T row) {
     ++total;
     rows.push_back(std::move(row));
-    if (rows.size() == 8 * kMostRows) trim();  // not for each row: that would move half of them each time
+    if (rows.size() == 8 * kMaxRows) trim();  // not for each row: that would move half of them each time
   }
   void trim() {
-    if (rows.size() > kMostRows) rows.erase(rows.begin() + kMostRows / 2, rows.end() - kMostRows / 2);
+    if (rows.size() > kMaxRows) rows.erase(rows.begin() + kMaxRows / 2, rows.end() - kMaxRows / 2);
   }
 };
 
@@ -106,8 +106,8 @@ struct Report {
   std::uint64_t transferred_bytes = 0;
 
   std::vector<SizeChange> sizes;
-  Timeline throughput{kMostBuckets};
-  Timeline losses{kMostBuckets};  // of training, not of workers
+  Timeline throughput{kMaxBuckets};
+  Timeline losses{kMaxBuckets};  // of training, not of workers
   Bounded<Change> changes;
   std::uint64_t changes_made = 0;
   double idle_s = 0;

@@ -30,7 +30,7 @@ std::string named(const Worker& worker) {
 void Model::take(View view) {
   view_ = std::move(view);
   past_.push_back(std::max(0.0, view_.samples_per_s));
-  if (past_.size() > kMostPast) past_.pop_front();
+  if (past_.size() > kMaxPast) past_.pop_front();
   usual_compute_ms_ = median_compute_ms(view_.workers);
   is_over_ = false;
   sort();
@@ -38,7 +38,7 @@ void Model::take(View view) {
 
 void Model::add_event(std::string line) {
   events_.push_back(std::move(line));
-  if (events_.size() > kMostEvents) events_.pop_front();
+  if (events_.size() > kMaxEvents) events_.pop_front();
 }
 
 void Model::sort() {

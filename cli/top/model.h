@@ -40,8 +40,8 @@ struct Question {
 
 class Model {
  public:
-  static constexpr std::size_t kMostPast = 600;
-  static constexpr std::size_t kMostEvents = 100;
+  static constexpr std::size_t kMaxPast = 600;
+  static constexpr std::size_t kMaxEvents = 100;
 
   void take(View view);
   void add_event(std::string line);

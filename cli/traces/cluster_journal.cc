@@ -100,9 +100,9 @@ RawJob raw_job(const Seen& seen, double first_unix_s) {
   raw.job.arrival_s = std::max(0.0, seen.job.submitted_unix_s - first_unix_s);
   raw.job.work = static_cast<double>(seen.job.samples);
   raw.job.requested = std::max(1U, seen.job.spec.start);
-  raw.job.least = std::clamp(seen.job.spec.min, 1U, heuristics::sharing::kMostElasticSlots);
+  raw.job.least = std::clamp(seen.job.spec.min, 1U, heuristics::sharing::kMaxElasticSlots);
   raw.job.keeps = !seen.job.spec.suspends;
-  const std::uint32_t most = std::clamp(seen.job.spec.max, raw.job.least, heuristics::sharing::kMostElasticSlots);
+  const std::uint32_t most = std::clamp(seen.job.spec.max, raw.job.least, heuristics::sharing::kMaxElasticSlots);
   raw.job.curve =
       std::make_shared<const heuristics::sharing::Curve>(jobs::curve_of(seen.job, most, rate_of_a_slot(seen.job)));
   return raw;

@@ -16,7 +16,7 @@ namespace {
 using heuristics::sharing::Curve;
 using Points = std::map<std::uint32_t, double>;
 
-constexpr double kMostCurveSlots = 4096;
+constexpr double kMaxCurveSlots = 4096;
 
 void add_curve(Curves& curves, const std::string& name, const Points& points) {
   std::vector<Curve::Point> list;
@@ -29,7 +29,7 @@ Status read_point_rows(Rows& rows, Curves& curves) {
   while (rows.next()) {
     const std::string name = rows.text("curve");
     const std::uint32_t slots = rows.slots("gpus");
-    if (slots > kMostCurveSlots) rows.complain("gpus", "gpus must be at most 4096");
+    if (slots > kMaxCurveSlots) rows.complain("gpus", "gpus must be at most 4096");
     if (points[name].contains(slots)) rows.complain("gpus", "curve " + name + " has two points at these gpus");
     points[name][slots] = rows.positive("iterations_per_s");
   }
@@ -41,7 +41,7 @@ Status read_point_rows(Rows& rows, Curves& curves) {
 Status read_batch_rows(const std::string& model, Rows& rows, Curves& curves) {
   std::map<std::uint32_t, std::string> columns;
   for (const std::string& name : rows.names()) {
-    if (const auto slots = parse_whole_number(name); slots && *slots > 0 && *slots <= kMostCurveSlots) {
+    if (const auto slots = parse_whole_number(name); slots && *slots > 0 && *slots <= kMaxCurveSlots) {
       columns[static_cast<std::uint32_t>(*slots)] = name;
     }
   }
@@ -74,7 +74,7 @@ std::optional<std::pair<std::string, std::uint32_t>> gavel_key(const std::string
   const std::size_t end = key.rfind("', ");
   if (!key.starts_with("('") || end == std::string::npos || !key.ends_with(")")) return std::nullopt;
   const auto slots = parse_whole_number(key.substr(end + 3, key.size() - end - 4));
-  if (!slots || *slots == 0 || *slots > kMostCurveSlots) return std::nullopt;
+  if (!slots || *slots == 0 || *slots > kMaxCurveSlots) return std::nullopt;
   return std::pair(key.substr(2, end - 2), static_cast<std::uint32_t>(*slots));
 }
 

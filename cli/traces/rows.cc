@@ -103,10 +103,10 @@ double Rows::positive(std::string_view name) {
 }
 
 std::uint32_t Rows::slots(std::string_view name) {
-  constexpr double kMostSlots = 1e6;
+  constexpr double kMaxSlots = 1e6;
   const double value = number(name);
   if (failed_) return 1;
-  if (value >= 1 && value <= kMostSlots && value == std::floor(value)) return static_cast<std::uint32_t>(value);
+  if (value >= 1 && value <= kMaxSlots && value == std::floor(value)) return static_cast<std::uint32_t>(value);
   complain(name, std::string(name) + " " + shown(text(name)) + " must be a whole number from 1 to 1000000");
   return 1;
 }

@@ -16,7 +16,7 @@ using heuristics::cluster::TraceJob;
 
 // Jobs without a model take these in turn.
 constexpr std::array kDealt = {"bert@64", "deepspeech2@32", "gpt2@128", "inception3@64", "resnet50@256", "vgg16@256"};
-constexpr std::uint32_t kMostRequested = 64;
+constexpr std::uint32_t kMaxRequested = 64;
 
 // A job with the file that it is from.
 struct Sourced {
@@ -118,7 +118,7 @@ class Loader {
       if (const Status good = complete(jobs[place], place); !good.ok()) return good;
       TraceJob& job = jobs[place].raw.job;
       slot_s += jobs[place].raw.duration_s * job.requested;
-      job.requested = std::min(job.requested, jobs[place].from->has_curves() ? kMostRequested : job.requested);
+      job.requested = std::min(job.requested, jobs[place].from->has_curves() ? kMaxRequested : job.requested);
       job.arrival_s /= options_.time_scale;
       job.work /= options_.time_scale;
       one.trace.elastic = one.trace.elastic && jobs[place].from->has_curves();
@@ -158,7 +158,7 @@ class Loader {
         return wrong_job(sourced, "unknown curve '" + raw.curve_name + "'; " + known_curves(curves_));
       job.curve = curve->second;
     }
-    const double rate = job.curve->as_is(std::min(job.requested, kMostRequested));
+    const double rate = job.curve->as_is(std::min(job.requested, kMaxRequested));
     if (sourced.from->dealt()) job.work = raw.duration_s * rate;
     if (raw.duration_s == 0) raw.duration_s = job.work / rate;
     return {};

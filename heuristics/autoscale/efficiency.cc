@@ -30,7 +30,7 @@ constexpr double kAfterChange = 4;
 // A job that lasts for more probes than the usual one looks for smaller improvements, down to a tenth, and measures for
 // up to three times as long.
 constexpr double kProbesOfUsualJob = 200;
-constexpr double kMostPatience = 10;
+constexpr double kMaxPatience = 10;
 constexpr double kLongestProbe = 3;  // of the usual number of steps
 constexpr double kPatientMoves = 4;  // after which the least improvement doubles with each, up to the usual one
 constexpr double kUneven = 0.05;     // of the parts of a step: below it all sizes are taken to have changed alike
@@ -190,7 +190,7 @@ class SearchPolicy : public PerJobPolicy<SearchState> {
   // job may change again.
   static double patience_of(const JobView& job, const SearchLimits& limits, const SearchState& state) {
     if (job.samples_total <= 0 || state.follows_change) return 1;
-    return std::clamp(limits.horizon_s / (kProbesOfUsualJob * limits.probe_s), 1.0, kMostPatience);
+    return std::clamp(limits.horizon_s / (kProbesOfUsualJob * limits.probe_s), 1.0, kMaxPatience);
   }
 
   // What an expected improvement has to reach rises with the changes, because those before did not bring theirs.

@@ -24,7 +24,7 @@ void Curve::fill_as_is(const std::vector<Point>& points) {
 }
 
 void Curve::fill_best() {
-  const auto last = std::min<std::size_t>(as_is_.size() - 1, kMostElasticSlots);
+  const auto last = std::min<std::size_t>(as_is_.size() - 1, kMaxElasticSlots);
   cap_ = static_cast<std::uint32_t>(
       std::max_element(as_is_.begin(), as_is_.begin() + static_cast<std::ptrdiff_t>(last) + 1) - as_is_.begin());
   best_.assign(as_is_.begin(), as_is_.begin() + cap_ + 1);

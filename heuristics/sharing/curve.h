@@ -15,7 +15,7 @@
 
 namespace elastictrain::heuristics::sharing {
 
-inline constexpr std::uint32_t kMostElasticSlots = 64;
+inline constexpr std::uint32_t kMaxElasticSlots = 64;
 
 class Curve {
  public:

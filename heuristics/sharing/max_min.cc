@@ -20,7 +20,7 @@ struct Level {
 };
 
 Level level_of(const View& view) {
-  std::vector<std::uint32_t> jobs_by_most(kMostElasticSlots + 2);
+  std::vector<std::uint32_t> jobs_by_most(kMaxElasticSlots + 2);
   for (const JobView& job : view.jobs) ++jobs_by_most[most_slots(view, job)];
   Level level{0, view.slots, static_cast<std::uint32_t>(view.jobs.size()) - jobs_by_most[0]};
   while (level.open > 0 && level.rest >= level.open) {

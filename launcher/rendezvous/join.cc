@@ -81,7 +81,7 @@ class HostCommand {
       connection_ = std::move(*connection);
       connection_->start([this](const std::string& body) { received(body); },
                          [this](const Error& error) { lost(error.message); });
-      said_ = false;
+      reported_ = false;
       send(protocol::HostOffer{limits::kProtocolVersion, build_id(), instance_, name_, options_.slots});
     });
   }
@@ -93,7 +93,7 @@ class HostCommand {
     if (Clock::now() >= give_up_at_ && agents_.empty()) {
       return end(kUnreachable, "no run was found at " + where + " in time: " + why);
     }
-    if (!std::exchange(said_, true)) {
+    if (!std::exchange(reported_, true)) {
       options_.say("waiting for the run at " + where + ": " + why +
                    (code == ErrorCode::kRefused ? "; do both have the same secret and the same name of the run?" : ""));
     }
@@ -192,7 +192,7 @@ class HostCommand {
   Clock::time_point give_up_at_;
   std::optional<int> ended_with_;  // the status of this command once its agents have ended
   std::optional<int> status_;
-  bool said_ = false;
+  bool reported_ = false;
 };
 
 }  // namespace

@@ -7,7 +7,7 @@
 // with 69. More than max_fruitless recoveries in a row without a committed step between them also end it: with the
 // status of the last worker that crashed meanwhile, otherwise with 93.
 //
-// Ownership and thread: those of the state machine that holds it. Memory: the losses of one window, at most kMostKept
+// Ownership and thread: those of the state machine that holds it. Memory: the losses of one window, at most kMaxKept
 // for each class.
 #pragma once
 

@@ -109,7 +109,7 @@ std::vector<std::string> Ledger::claim(const protocol::AuditStep& step) {
   auto violations = fence({.generation = step.generation, .first_step = step.step + 1});
   if (std::find(claims_.begin(), claims_.end(), step) != claims_.end()) return violations;
   claims_.push_back(step);
-  if (claims_.size() > kMostClaims) claims_.pop_front();
+  if (claims_.size() > kMaxClaims) claims_.pop_front();
   cover(step);
   return violations;
 }

@@ -5,7 +5,7 @@
 //
 // Ownership and thread: those of the state machine that holds it. Memory is bounded: positions are kept as intervals
 // (one for each epoch once all members have reported), what a worker used as progressions (one for each epoch and
-// generation of a worker while its batches are even; the oldest are dropped beyond kMostProgressions), hashes for the
+// generation of a worker while its batches are even; the oldest are dropped beyond kMaxProgressions), hashes for the
 // last kHashWindow steps.
 #pragma once
 
@@ -46,7 +46,7 @@ class Ledger {
   static constexpr std::uint64_t kHashWindow = 4096;
   static constexpr std::size_t kMaxProgressions = 1'000'000;
   static constexpr std::uint64_t kMaxCovered = 10'000;  // epochs that a checkpoint may claim to hold
-  static constexpr std::size_t kMostClaims = 1000;
+  static constexpr std::size_t kMaxClaims = 1000;
 
   struct Summary {
     std::uint64_t steps = 0;  // the latest step that any worker reported
@@ -116,7 +116,7 @@ class Ledger {
   std::uint64_t missing_in(std::uint64_t number, const Epoch& epoch) const;
 
   std::uint64_t sample_count_ = 0;
-  std::deque<protocol::AuditStep> claims_;           // what checkpoints hold, the newest kMostClaims
+  std::deque<protocol::AuditStep> claims_;           // what checkpoints hold, the newest kMaxClaims
   std::vector<protocol::AuditStep> covers_;          // of that, what no worker has reported
   std::vector<protocol::AuditStep> waiting_covers_;  // arrived before the sample count was known
   bool used_ = false;

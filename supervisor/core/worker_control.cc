@@ -118,9 +118,9 @@ void WorkerControl::drop_joiner(const Worker& worker, const std::string& why, Re
   out_.journal(record::Dropped{worker.id, why});
   // At the start all workers of a host fail alike.
   const std::string cause = worker.host + " " + why;
-  const bool is_told = training_.generation == 0 && cause == told_cause_;
-  told_cause_ = cause;
-  if (!is_told) out_.tell(Tell::Level::kWarning, "new worker " + to_string(worker.id) + " on " + cause);
+  const bool is_reported = training_.generation == 0 && cause == reported_cause_;
+  reported_cause_ = cause;
+  if (!is_reported) out_.tell(Tell::Level::kWarning, "new worker " + to_string(worker.id) + " on " + cause);
   out_.look_again();
 }
 

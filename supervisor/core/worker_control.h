@@ -54,7 +54,7 @@ class WorkerControl {
   DesiredState& desired_;
   HostHealth& health_;
   HangDetector& hangs_;
-  std::string told_cause_;  // why the last joiner was dropped, and its host
+  std::string reported_cause_;  // why the last joiner was dropped, and its host
 };
 
 }  // namespace elastictrain::core

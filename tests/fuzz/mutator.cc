@@ -7,7 +7,7 @@
 namespace elastictrain::fuzz {
 namespace {
 
-constexpr std::size_t kMostChanges = 6;
+constexpr std::size_t kMaxChanges = 6;
 constexpr std::size_t kLongestPiece = 64;
 constexpr std::array<std::string_view, 14> kNumbers = {"0",
                                                        "-1",
@@ -34,8 +34,8 @@ bool is_digit(char c) {
 
 std::string Mutator::next() {
   std::string input = inputs_[below(inputs_.size())];
-  for (std::size_t left = 1 + below(kMostChanges); left > 0; --left) change(input);
-  if (input.size() > kMostBytes) input.resize(kMostBytes);
+  for (std::size_t left = 1 + below(kMaxChanges); left > 0; --left) change(input);
+  if (input.size() > kMaxBytes) input.resize(kMaxBytes);
   return input;
 }
 

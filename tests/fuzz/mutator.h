@@ -14,10 +14,10 @@ class Mutator {
   // `inputs`: at least one.
   Mutator(const std::vector<std::string>& inputs, std::uint64_t seed) : inputs_(inputs), rng_(seed) {}
 
-  // The next input, of at most kMostBytes.
+  // The next input, of at most kMaxBytes.
   std::string next();
 
-  static constexpr std::size_t kMostBytes = 64 * 1024;
+  static constexpr std::size_t kMaxBytes = 64 * 1024;
 
  private:
   std::size_t below(std::size_t end) { return end == 0 ? 0 : rng_() % end; }

@@ -23,7 +23,7 @@ using AlignedBytes = std::unique_ptr<std::byte[], FreeAligned>;
 
 namespace {
 
-constexpr std::chrono::seconds kToldEvery{5};
+constexpr std::chrono::seconds kReportedEvery{5};
 
 // Uninitialized memory; null if memory is short. In huge pages if available: the first copy takes one fault for each
 // page.
@@ -49,7 +49,7 @@ struct Checkpointer::Shared {
   };
 
   // The last good checkpoint that was reported; nothing after a failure.
-  struct Told {
+  struct Reported {
     Step step = 0;
     std::chrono::steady_clock::time_point at;
   };
@@ -92,7 +92,7 @@ struct Checkpointer::Shared {
   bool writing = false;  // a snapshot
   bool stopping = false;
   std::optional<Snapshot> written;  // the last one
-  std::optional<Told> told;
+  std::optional<Reported> reported;
   std::vector<Note> notes;
 };
 
@@ -158,7 +158,7 @@ void Checkpointer::Shared::write_fence(const FenceJob& fence) {
 void Checkpointer::Shared::tell_failure(const Snapshot& snapshot, const Error& error) {
   {
     const std::lock_guard lock(mutex);
-    told.reset();
+    reported.reset();
   }
   const std::string what = "step " + std::to_string(snapshot.progress.committed_step) + ": " + error.message;
   if (error.code == ErrorCode::kRefused) return note(protocol::kCheckpointFencedOut, what);
@@ -168,15 +168,15 @@ void Checkpointer::Shared::tell_failure(const Snapshot& snapshot, const Error& e
 void Checkpointer::Shared::tell_written(Step step) {
   {
     const std::lock_guard lock(mutex);
-    if (told && told->step == step) return;
-    told = Told{step, std::chrono::steady_clock::now()};
+    if (reported && reported->step == step) return;
+    reported = Reported{step, std::chrono::steady_clock::now()};
   }
   note(protocol::kCheckpointWritten, std::to_string(step));
 }
 
 // Seldom, because each note is a line of the journal.
 void Checkpointer::Shared::tell_written_if_due(Step step) {
-  if (!told || std::chrono::steady_clock::now() - told->at >= kToldEvery) tell_written(step);
+  if (!reported || std::chrono::steady_clock::now() - reported->at >= kReportedEvery) tell_written(step);
 }
 
 void Checkpointer::Shared::run() {

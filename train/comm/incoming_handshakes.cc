@@ -92,7 +92,7 @@ bool IncomingHandshakes::expected(const Handshake& handshake, bool is_unix) cons
   });
 }
 
-// A peer that has proven itself a second time has abandoned its first connection.
+// A peer that has authenticated itself a second time has abandoned its first connection.
 void IncomingHandshakes::keep(Pending& pending, const Handshake& handshake) {
   agreement_ = check_levels({plan_.rank, level_of(pending)}, {handshake.from_rank, handshake.encryption});
   if (!agreement_) return;

@@ -21,7 +21,7 @@ class IncomingHandshakes {
  public:
   IncomingHandshakes(const RendezvousPlan& plan, DataListener& listener) : plan_(plan), listener_(listener) {}
 
-  // An error once a peer has proven itself that protects its connections at another level.
+  // An error once a peer has authenticated itself that protects its connections at another level.
   const Status& agreement() const { return agreement_; }
   bool done() const { return arrived_.size() == plan_.incoming.size(); }
   void add_to(std::vector<pollfd>& fds) const;
@@ -37,7 +37,7 @@ class IncomingHandshakes {
     Deadline since;
     std::size_t received = 0;  // of what is awaited: the hello, then the proof
     HandshakeBytes hello{};
-    std::optional<Handshake> challenged = {};  // expected, but not proven yet
+    std::optional<Handshake> challenged = {};  // expected, but not authenticated yet
     RecordSecrets secrets = {};
     Mac expected_proof{};
     Mac proof{};

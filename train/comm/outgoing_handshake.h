@@ -18,7 +18,7 @@ class OutgoingHandshake {
  public:
   OutgoingHandshake(const RendezvousPlan& plan, const RendezvousPlan::Outgoing& target);
 
-  // An error once the peer has proven itself and protects its connections at another level.
+  // An error once the peer has authenticated itself and protects its connections at another level.
   const Status& agreement() const { return agreement_; }
   bool done() const { return state_ == State::kDone; }
   // -1 while it waits for retry_at().

@@ -1,5 +1,5 @@
 // Purpose: answers the requests for a store's copies. All clients are served at the same time by one thread: one that
-// is slow or silent delays no other. Clients that have not proven that they belong to the run are bounded in number and
+// is slow or silent delays no other. Clients that have not authenticated themselves are bounded in number and
 // time, and the oldest of them makes room.
 //
 // Ownership: the store; borrows the listener. Thread: run() has one of its own, on which `find` is called. Failure:

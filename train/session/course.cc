@@ -110,12 +110,12 @@ void Course::commit(const StepDivision& step, bool averages, const std::vector<s
 }
 
 void Course::run_ahead(std::span<const Claim> claims) {
-  Step left = Round::kMostBatches;
+  Step left = Round::kMaxBatches;
   if (data_.max_steps != 0) left = data_.max_steps - std::min(progress_.committed_step, data_.max_steps - 1);
   for (std::size_t rank = 0; rank < next_shares_.size(); ++rank) {
     auto& samples = next_shares_[rank].samples;
     if (samples == 0) continue;
-    const auto most = std::clamp<Step>(Round::kMostSamples / samples, 1, left);
+    const auto most = std::clamp<Step>(Round::kMaxSamples / samples, 1, left);
     const auto batches = std::min<Step>(claims[rank].batches, most);
     samples *= static_cast<std::uint32_t>(batches);
     longest_round_ = std::max(longest_round_, batches);

@@ -14,7 +14,7 @@ std::uint32_t batches_in(const RoundPace& pace) {
   if (!pace.may_run_ahead) return 0;
   if (pace.own_step <= Clock::duration::zero()) return 1;
   const double batches = kSpare * static_cast<double>(pace.length.count()) / static_cast<double>(pace.own_step.count());
-  return static_cast<std::uint32_t>(std::clamp(std::ceil(batches), 1.0, static_cast<double>(Round::kMostBatches)));
+  return static_cast<std::uint32_t>(std::clamp(std::ceil(batches), 1.0, static_cast<double>(Round::kMaxBatches)));
 }
 
 }  // namespace

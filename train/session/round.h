@@ -29,8 +29,8 @@ struct RoundPace {
 
 class Round {
  public:
-  static constexpr std::uint32_t kMostBatches = 4096;
-  static constexpr std::uint64_t kMostSamples = 1U << 23;  // of one worker: exact in the lane
+  static constexpr std::uint32_t kMaxBatches = 4096;
+  static constexpr std::uint64_t kMaxSamples = 1U << 23;  // of one worker: exact in the lane
 
   // `allotted` samples, whose indices are `samples` if they have any. `batch` 0: all of them in one batch, like those
   // of a round that does not run ahead. No batch is below `least`, if the allotted samples are not.

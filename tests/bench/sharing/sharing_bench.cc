@@ -25,7 +25,7 @@ std::vector<sharing::Curve> make_curves(std::mt19937_64& rng) {
     std::vector<sharing::Curve::Point> points;
     double rate = 0, gain = 1;
     const double decay = 0.93 + 0.0055 * kind + 1e-4 * static_cast<double>(rng() % 10);
-    for (std::uint32_t slots = 1; slots <= sharing::kMostElasticSlots; ++slots, gain *= decay)
+    for (std::uint32_t slots = 1; slots <= sharing::kMaxElasticSlots; ++slots, gain *= decay)
       points.push_back({slots, rate += gain});
     curves.emplace_back(std::move(points));
   }

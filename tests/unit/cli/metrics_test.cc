@@ -132,7 +132,7 @@ TEST_CASE("a change that cost no time is counted") {
 
 TEST_CASE("of a large run there are no series for single workers") {
   RunMetrics metrics("job", "1");
-  metrics.add_figures(figures_of(kMostSingleWorkers + 1, 1, 1000));
+  metrics.add_figures(figures_of(kMaxSingleWorkers + 1, 1, 1000));
   CHECK(!contains(metrics.text(Format::kText), "worker_step_part"));
 }
 

@@ -71,7 +71,8 @@ Report small_run() {
   opened.max_workers = 4;
   collector.take(opened, 0, 1'700'000'000);
   collector.take(complete(1, 2, 1), 1, 1'700'000'001);
-  for (int second = 2; second < 10; ++second) collector.take(observed_view(second, 2, 100), second, 1'700'000'000 + second);
+  for (int second = 2; second < 10; ++second)
+    collector.take(observed_view(second, 2, 100), second, 1'700'000'000 + second);
   collector.take(prepare(2, 3, "a user asked for it"), 10, 1'700'000'010);
   collector.take(record::Commit{2, 3, "a user asked for it"}, 10.5, 1'700'000'010);
   collector.take(complete(2, 3, 100), 10.6, 1'700'000'011);
@@ -151,7 +152,7 @@ TEST_CASE("a journal of any length makes a page of bounded size") {
   }
   const Report report = collector.result();
   CHECK(report.changes.total == 20'000);
-  CHECK(report.changes.rows.size() == kMostRows);
+  CHECK(report.changes.rows.size() == kMaxRows);
   const std::string page = render_page(report);
   CHECK(page.size() < 2'000'000);
   CHECK(contains(page, "19600 more between the first and the last ones"));

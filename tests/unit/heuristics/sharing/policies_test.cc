@@ -25,7 +25,7 @@ TEST_CASE("a curve is made monotone, interpolated by throughput, and ends where 
   CHECK(curve.best(6) == doctest::Approx(17));
   CHECK(curve.best_at(0.5) == doctest::Approx(5));
   CHECK(curve.best_at(64) == doctest::Approx(20));
-  CHECK(linear_curve(100)->cap() == kMostElasticSlots);
+  CHECK(linear_curve(100)->cap() == kMaxElasticSlots);
   CHECK_FALSE(Curve({{8, 1}}).elastic());
 }
 
