@@ -185,6 +185,11 @@ PlanAxis::PlanAxis(const std::vector<double>& values) {
   low_ = *min;
   high_ = *max;
   logarithmic_ = low_ > 0 && high_ > 10 * low_;
+  if (low_ > 0 && high_ < 2 * low_) {  // otherwise a small difference would look large
+    low_ = 0;
+    high_ *= 1.1;
+    return;
+  }
   // Rounding makes equal values differ a little.
   if (high_ - low_ > 1e-6 * std::max(std::abs(low_), std::abs(high_))) return;
   const double room = std::max(std::abs(low_) / 2, 1e-9);

@@ -10,7 +10,7 @@
 
 namespace elastictrain::cli {
 
-// Maps values to 0..1: logarithmic if the largest is more than ten times the smallest.
+// Maps values to 0..1: logarithmic if the largest is more than ten times the smallest, from 0 if it is less than twice.
 class PlanAxis {
  public:
   // For finite values. With one value or none, the range gets a margin.

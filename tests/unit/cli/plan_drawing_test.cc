@@ -45,6 +45,13 @@ TEST_CASE("an axis is logarithmic over more than a factor of ten, and has ticks 
   }
 }
 
+TEST_CASE("values that are near each other have an axis from 0, on which their difference looks as small as it is") {
+  const PlanAxis near({997, 1003});
+  CHECK(near.ticks().front() == 0);
+  CHECK(near.position(1003) - near.position(997) < 0.01);
+  CHECK(PlanAxis({10, 21}).ticks().front() == 10);
+}
+
 TEST_CASE("values that are equal but for rounding have an axis of a few ticks") {
   const double cost = 8.6805555555555571;
   for (const double other : {cost, std::nextafter(cost, 9), cost * (1 + 1e-12), cost * (1 + 1e-7)}) {
