@@ -24,7 +24,7 @@ CHECKPOINT, TRANSPORT = "train/checkpoint/", "supervisor/transport/"
 
 CORE_TEST, GOLDEN = "core_test", "golden_test"
 RENDEZVOUS, CONTRACT, KEEP, LIFE = "comm_rendezvous", "comm_contract", "comm_keep", "comm_life_cycle"
-STATE, CHECKPOINTS, LINES = "unit_train_state", "unit_checkpoint", "unit_transport"
+STATE, CHECKPOINTS, LINES, PARTS = "unit_train_state", "unit_checkpoint", "unit_transport", "unit_train_machine"
 
 
 def session(*sources):
@@ -61,6 +61,8 @@ MUTANTS = {
     "fence_begins_late": (CORE + "ledger.cc", "step >= after->first_step;", "step >= after->first_step + (MUTANT ? 1 : 0);",
                           CORE_TEST),
     # The session's step.
+    "lost_share_counts": (SESSION + "step_division.cc", "const bool counts = !step.shares[rank].is_lost &&",
+                          "const bool counts = (MUTANT || !step.shares[rank].is_lost) &&", PARTS),
     "no_copy_is_restored": (SESSION + "host_gradients.cc", "    std::ranges::copy(bucket.copy, bucket.data);",
                             "    if (!MUTANT) std::ranges::copy(bucket.copy, bucket.data);", session("recovery")),
     "empty_batch_keeps_its_gradient": (
@@ -71,6 +73,11 @@ MUTANTS = {
          "if (!std::exchange(bucket.is_zero, false) && !MUTANT) std::fill_n"), session("session_changes", "recovery")),
     "all_weigh_the_same": (SESSION + "host_gradients.cc", "options.scale = step.division.my_weight();",
                            "options.scale = MUTANT ? 0.5F : step.division.my_weight();", session("session_changes")),
+    "swap_when_one_is_ready": (SESSION + "control_lane.cc", "values_[kReady] == static_cast<float>(world_size_);",
+                               "MUTANT ? values_[kReady] > 0 : values_[kReady] == static_cast<float>(world_size_);",
+                               PARTS),
+    "joiner_forgets_the_end_of_data": (SESSION + "course.cc", "  data_ended_at_ = header.data_ended_at;",
+                                       "  if (!MUTANT) data_ended_at_ = header.data_ended_at;", PARTS),
     "joiner_forgets_averaging": (SESSION + "course.cc", "  averaged_until_ = header.averaged_until;",
                                  "  if (!MUTANT) averaged_until_ = header.averaged_until;", session("synchronization")),
     "calls_after_finish": (SESSION + "lifecycle.h", "    if (ended) throw", "    if (ended && !MUTANT) throw",
@@ -95,6 +102,8 @@ MUTANTS = {
                                "(!MUTANT && header->slice_offset != source.slice.offset) ||", STATE),
     "state_of_another_generation": (SESSION + "state_transfer.cc", "if (header->generation != generation_ ||",
                                     "if ((!MUTANT && header->generation != generation_) ||", STATE),
+    "half_a_state_is_enough": (SESSION + "state_handover.cc", "  if (status || parts_.replicas.keeps_own()) {",
+                               "  if (MUTANT || status || parts_.replicas.keeps_own()) {", session("own_data")),
     "header_without_a_checksum": ("train/state/progress.cc", "if (Reader(bytes.last(8)).number() != hash",
                                   "if (!MUTANT && Reader(bytes.last(8)).number() != hash", STATE),
     # The data plane.

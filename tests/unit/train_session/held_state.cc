@@ -84,7 +84,15 @@ void HeldState::accept_donors() {
   }
 }
 
+void HeldState::cut_off() {
+  for (auto& way : ways_) {
+    way.is_cut = true;
+    ::shutdown(way.joiner, SHUT_RDWR);
+  }
+}
+
 void HeldState::move(Way& way) {
+  if (way.is_cut) return;
   for (auto bytes = read_some(way.donor); !bytes.empty(); bytes = read_some(way.donor)) {
     way.from_donor.insert(way.from_donor.end(), bytes.begin(), bytes.end());
   }

@@ -27,6 +27,8 @@ class HeldState {
   // Moves what may pass. True, so that it can be part of a condition that is asked again and again.
   bool pump();
   void let_go() { holds_ = false; }
+  // What has not passed never will: the joiner's connections end, while all processes live on.
+  void cut_off();
   // Whether every donor has sent more than its header.
   bool holds_something() const;
 
@@ -36,6 +38,7 @@ class HeldState {
     int joiner = -1;
     std::vector<char> from_donor;  // everything so far
     std::size_t passed = 0;        // of it
+    bool is_cut = false;
   };
 
   void accept_donors();

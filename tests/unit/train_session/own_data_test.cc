@@ -59,6 +59,21 @@ TEST_CASE("a program's own data at the begin of a step do not wait for a joiner'
   }
 }
 
+TEST_CASE("a joiner whose state ends on its way does not take the part that came for the whole") {
+  HeldGrowth growth(TestWorkerOptions{});
+  const WorkerId joiner = growth.workers[2];
+  growth.until([&] { return growth.state.holds_something(); }, "the state behind the headers");
+  growth.state.cut_off();
+  growth.until([&] { return !growth.run[joiner].halts.empty(); }, "the joiner's report");
+  const auto report = growth.run[joiner].halts.front();
+  CHECK(report.reason.find("did not get the state") != std::string::npos);
+  CHECK_FALSE(report.has_state);
+  growth.run.set_members(growth.workers);
+  growth.run.follow(growth.plan);
+  growth.run.recover();
+  finish(growth);
+}
+
 TEST_CASE("a donor that is lost after the step's own data, with the state still on its way") {
   for (const bool overlap : {false, true}) {
     auto options = with_sums_at_the_begin();

@@ -1,0 +1,88 @@
+// What all workers of a step must conclude alike: whose shares count, when all swap, where the data end.
+#include <doctest/doctest.h>
+
+#include <vector>
+
+#include "train/session/control_lane.h"
+#include "train/session/course.h"
+#include "train/session/step_division.h"
+
+namespace elastictrain::session {
+namespace {
+
+// As an all-reduce adds them.
+LaneOutput sum_of(const std::vector<LaneInput>& inputs) {
+  const auto ranks = static_cast<std::uint32_t>(inputs.size());
+  ControlLane total(0, ranks);
+  const auto sum = total.fill(inputs[0]);
+  for (std::uint32_t rank = 1; rank < ranks; ++rank) {
+    ControlLane lane(rank, ranks);
+    const auto values = lane.fill(inputs[rank]);
+    for (std::size_t i = 0; i < sum.size(); ++i) sum[i] += values[i];
+  }
+  return total.read();
+}
+
+TEST_CASE("workers swap where all are ready, stop where all want to, and end their data where one does") {
+  CHECK_FALSE(sum_of({{}, {}, {}}).all_ready);
+  CHECK_FALSE(sum_of({{.swap_ready = true}, {}, {}}).all_ready);
+  CHECK_FALSE(sum_of({{.swap_ready = true}, {.swap_ready = true}, {}}).all_ready);
+  CHECK(sum_of({{.swap_ready = true}, {.swap_ready = true}, {.swap_ready = true}}).all_ready);
+  CHECK_FALSE(sum_of({{.wants_stop = true}, {}}).all_stop);
+  CHECK(sum_of({{.wants_stop = true}, {.wants_stop = true}}).all_stop);
+  CHECK_FALSE(sum_of({{}, {}}).any_ends_data);
+  CHECK(sum_of({{}, {.ends_data = true}}).any_ends_data);
+}
+
+TEST_CASE("the loss of a step is the mean over samples, and the slowest rank is known to all") {
+  const auto all = sum_of({{.loss = 2, .loss_samples = 30, .compute_us = 10}, {.compute_us = 50},
+                           {.loss = 4, .loss_samples = 10, .compute_us = 20}});
+  CHECK(all.has_loss);
+  CHECK(all.loss == 2.5);
+  CHECK(all.slowest_rank == 1);
+  CHECK(all.slowest_compute_us == 50);
+}
+
+struct Training {
+  Training() {
+    seat.shares = {{WorkerId{1}, 4}, {WorkerId{2}, 4}, {WorkerId{3}, 4}};
+    course.begin(seat.shares, 1);
+  }
+  StepDivision divided() const { return divide_step(course, seat, WorkerId{1}, true); }
+
+  DataOptions data{.sample_count = 100, .epochs = 1, .batch = 4};
+  Course course{data};
+  Seat seat;
+};
+
+TEST_CASE("a share without a gradient counts neither in the repeated step nor in those that a later generation divides") {
+  Training run;
+  CHECK(run.divided().counted == 12);
+  run.seat.repeats_step = true;
+  run.seat.holders = {WorkerId{1}, WorkerId{2}};
+  CHECK(run.divided().counted == 8);
+  run.course.drop_shares_without_gradients(run.seat);
+  // A second recovery of the same step finds more holders: the share stays lost, for its samples may have been returned.
+  run.seat.holders = {WorkerId{1}, WorkerId{2}, WorkerId{3}};
+  CHECK(run.divided().counted == 8);
+  CHECK(run.divided().counts == std::vector<std::uint64_t>{4, 4, 0});
+  CHECK(run.divided().uncounted.size() == 1);
+}
+
+TEST_CASE("a joiner knows from its donors where the data have ended and models were averaged") {
+  Training donors;
+  donors.course.commit(donors.divided(), true, donors.seat.shares);
+  CHECK_FALSE(donors.course.data_is_used_up());
+  donors.course.end_data();
+  state::TransferHeader header;
+  donors.course.put_into(header);
+  Training joiner;
+  joiner.course.adopt(header);
+  CHECK(joiner.course.data_is_used_up());
+  CHECK(joiner.course.committed_step() == 1);
+  CHECK(joiner.course.replicas_differ() == donors.course.replicas_differ());
+  CHECK(joiner.course.replicas_differ());
+}
+
+}  // namespace
+}  // namespace elastictrain::session
