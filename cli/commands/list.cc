@@ -1,4 +1,6 @@
 // `elastictrain list`: all runs of this user on this machine. `elastictrain prune` removes what ended ones left.
+#include <unistd.h>
+
 #include <algorithm>
 #include <chrono>
 #include <filesystem>
@@ -11,6 +13,7 @@
 #include "cli/commands/run_client.h"
 #include "cli/config/text.h"
 #include "cli/output/figures.h"
+#include "cli/output/style.h"
 #include "supervisor/run_directory.h"
 
 namespace elastictrain::cli {
@@ -32,6 +35,7 @@ struct PruneFlags {
   std::vector<std::string> names;  // empty: all
   std::uint64_t older_ms = 7ULL * 24 * 3600 * 1000;
   bool dry = false;
+  bool yes = false;
 };
 
 std::uint64_t bytes_below(const std::string& directory) {
@@ -80,11 +84,25 @@ Result<std::vector<std::string>> runs_to_remove(const PruneFlags& flags) {
   return names;
 }
 
+// What is removed cannot be had back. Only a person at a terminal can be asked.
+bool is_refused(const PruneFlags& flags, const std::vector<std::string>& names) {
+  if (flags.dry || flags.yes || names.empty() || !surface_of(STDIN_FILENO).is_terminal) return false;
+  for (const std::string& name : names) std::cerr << name << "\n";
+  std::cerr << "Remove the journals and the output of " << (names.size() == 1 ? "this run" : "these runs") << "? [y/N] ";
+  std::string answer;
+  std::getline(std::cin, answer);
+  return answer != "y" && answer != "Y" && answer != "yes";
+}
+
 int prune(const PruneFlags& flags) {
   const auto names = runs_to_remove(flags);
   if (!names.ok()) return complain("prune", names.error());
   const auto state = state_directory();
   if (!state.ok()) return complain("prune", state.error());
+  if (is_refused(flags, *names)) {
+    std::cerr << "elastictrain prune: nothing was removed\n";
+    return kExitFailure;
+  }
   std::uint64_t bytes = 0;
   for (const std::string& name : *names) {
     const std::string directory = *state + "/" + name;
@@ -94,8 +112,8 @@ int prune(const PruneFlags& flags) {
     std::cout << name << "\n";
     bytes += size;
   }
-  std::cerr << "elastictrain prune: " << names->size() << (flags.dry ? " runs would be removed, " : " runs removed, ")
-            << format_bytes(bytes) << "\n";
+  std::cerr << "elastictrain prune: " << names->size() << (names->size() == 1 ? " run " : " runs ")
+            << (flags.dry ? "would be removed, " : "removed, ") << format_bytes(bytes) << "\n";
   return std::cout.flush() ? kExitSuccess : kExitFailure;
 }
 
@@ -125,7 +143,8 @@ Command make_prune(Invocation& invocation) {
           {words("runs", "[NAME]...", "names of ended runs; none: all that ended long enough ago", flags->names),
            value("--older", "TIME", "without names: only runs that ended at least this long ago; default 7d",
                  [flags](const std::string& text) { return set_age(*flags, text); }),
-           flag("--dry-run", "only print their names", flags->dry)},
+           flag("--dry-run", "only print their names", flags->dry),
+           flag("-y,--yes", "do not ask at a terminal", flags->yes)},
           always(invocation, [flags] { return prune(*flags); })};
 }
 

@@ -11,6 +11,7 @@
 #include "cli/commands/exit_code.h"
 #include "cli/commands/run_client.h"
 #include "cli/config/text.h"
+#include "cli/commands/attached_progress.h"
 #include "cli/output/kept_output.h"
 #include "cli/output/since.h"
 #include "cli/output/style.h"
@@ -41,13 +42,19 @@ bool flush() {
 }
 
 // The exit status of the run; none: its supervisor is gone, or nobody reads our output any more.
-std::optional<int> follow(const std::string& directory, KeptOutput& output) {
+std::optional<int> follow(const std::string& directory, KeptOutput& output, bool shows_progress) {
   using Clock = std::chrono::steady_clock;
+  AttachedProgress progress(directory);
+  const auto print_over = [&progress](const std::string& line) {
+    progress.hide();
+    print(line);
+  };
   FileWatch watch(kept_log_path(directory));
   Clock::time_point seen = Clock::now();
   while (flush()) {
-    const auto status = output.print_new(print);
+    const auto status = output.print_new(print_over);
     if (status) return status;
+    if (shows_progress && flush()) progress.show();
     const auto now = Clock::now();
     if (control::is_live(directory)) seen = now;
     if (now - seen > kLastLine) break;
@@ -68,7 +75,7 @@ int print_logs(LogsFlags flags) {
   KeptOutput output(*directory, flags.choice);
   if (!output.is_open()) return complain("logs", nothing_kept(*directory));
   output.print_all(print);
-  if (flags.follow && control::is_live(*directory)) (void)follow(*directory, output);
+  if (flags.follow && control::is_live(*directory)) (void)follow(*directory, output, false);
   return flush() ? kExitSuccess : kExitFailure;
 }
 
@@ -81,7 +88,7 @@ int attach(const std::string& name) {
   std::cerr << "elastictrain: attached to run " << found << "; Ctrl-C leaves it running, elastictrain stop " << found
             << " ends it\n";
   output.print_all(print);
-  const auto status = follow(*directory, output);
+  const auto status = follow(*directory, output, true);
   if (status) return *status;
   if (!flush()) return kExitFailure;
   return complain("attach", {ErrorCode::kUnavailable, "run " + found + " has lost its supervisor; take it over with: " +

@@ -87,10 +87,34 @@ void Model::ask_drain() {
       Question{"drain host " + host + ", so that its workers leave it?", {{"command", "drain"}, {"host", host}}};
 }
 
+// A further press goes on to the next drained host.
+void Model::ask_undrain() {
+  std::vector<std::string> drained;
+  for (const Host& host : view_.hosts) {
+    if (host.phase == "drained" || host.phase == "draining") drained.push_back(host.name);
+  }
+  std::sort(drained.begin(), drained.end());
+  if (drained.empty()) {
+    question_.reset();
+    notice_ = "no host is drained";
+    return;
+  }
+  const std::string last = question_ ? question_->host : "";
+  auto next = std::upper_bound(drained.begin(), drained.end(), last);
+  if (next == drained.end()) next = drained.begin();
+  question_ = Question{.text = "undrain host " + *next + ", so that it may have workers again?",
+                       .request = {{"command", "undrain"}, {"host", *next}},
+                       .host = *next};
+}
+
+bool Model::changes_question(Key key) const {
+  if (key == Key::kUndrain) return !question_->host.empty();
+  return key == Key::kGrow || key == Key::kShrink;
+}
+
 std::optional<nlohmann::json> Model::press(Key key) {
   if (key == Key::kNone) return std::nullopt;
-  const bool is_size = key == Key::kGrow || key == Key::kShrink;
-  if (question_ && !is_size) {
+  if (question_ && !changes_question(key)) {
     const Question asked = *std::exchange(question_, std::nullopt);
     if (key == Key::kYes) return asked.request;
     notice_ = "nothing was changed";
@@ -116,6 +140,9 @@ std::optional<nlohmann::json> Model::press(Key key) {
       break;
     case Key::kDrain:
       ask_drain();
+      break;
+    case Key::kUndrain:
+      ask_undrain();
       break;
     case Key::kUp:
       select(-1);

@@ -21,6 +21,7 @@ enum class Key : std::uint8_t {
   kShrink,
   kReplace,
   kDrain,
+  kUndrain,
   kUp,
   kDown,
   kPageUp,
@@ -36,6 +37,7 @@ struct Question {
   std::string text;  // "replace rank 1 (w2 on node1)?"
   nlohmann::json request;
   std::int64_t size = 0;  // of a resize
+  std::string host = {};  // of an undrain
 };
 
 class Model {
@@ -75,6 +77,8 @@ class Model {
   void ask_size(std::int64_t by);
   void ask_replace();
   void ask_drain();
+  void ask_undrain();
+  bool changes_question(Key key) const;
 
   View view_;
   std::deque<double> past_;

@@ -231,7 +231,9 @@ void add_events(Drawing& drawing, std::size_t rows) {
 ScreenLine last_line(const Drawing& drawing) {
   const Model& model = drawing.model;
   if (model.question()) {
-    const std::string keys = model.question()->size > 0 ? "  y yes, n no, + - another size" : "  y yes, n no";
+    std::string keys = "  y yes, n no";
+    if (model.question()->size > 0) keys += ", + - another size";
+    if (!model.question()->host.empty()) keys += ", u another host";
     return {{left(" " + model.question()->text + keys, drawing.size.columns), Look::kAsk}};
   }
   if (!model.notice().empty()) return {{left(" " + model.notice(), drawing.size.columns), Look::kAsk}};
@@ -245,6 +247,7 @@ void add_help(Drawing& drawing) {
         " + -      resize, after a confirmation; further presses change the number",
         " r        replace the chosen worker by a new process, after a confirmation",
         " d        drain the chosen worker's host, after a confirmation",
+        " u        let a drained host have workers again, after a confirmation; further presses choose another one",
         " arrows   choose a worker; also j k, page up, page down", " h        this help, and back", "",
         " Bars: compute, waiting for data, communication with the wait for slower workers."}) {
     drawing.add(line);

@@ -73,6 +73,8 @@ Key key_of(int code) {
       return Key::kReplace;
     case 'd':
       return Key::kDrain;
+    case 'u':
+      return Key::kUndrain;
     case 'k':
     case KEY_UP:
       return Key::kUp;

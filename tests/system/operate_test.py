@@ -2,14 +2,28 @@
 
 import json
 import os
+import pty
+import re
+import select
 import signal
 import subprocess
 import tempfile
+import time
 
 import harness
 from harness import BINARY, Case, Run, job, pids, synthetic, wait_until
 
 COUNTER = "i=0; while [ $i -lt 1000000 ]; do echo line $i; i=$((i+1)); sleep 0.05; done"
+
+
+def read_until(master, pattern, timeout_s=60):
+    """What a terminal shows until the pattern is in it."""
+    screen, deadline = "", time.monotonic() + timeout_s
+    while not re.search(pattern, screen):
+        if not select.select([master], [], [], max(0, deadline - time.monotonic()))[0]:
+            raise AssertionError(f"{pattern} was not shown: {screen}")
+        screen += os.read(master, 65536).decode(errors="replace")
+    return screen
 
 
 class Operated(Case):
@@ -79,12 +93,29 @@ class List(Operated):
             self.assertIn("0 missing, 0 repeated, 0 unequal", text)
             self.assertEqual(run.status()["state"], "ended")
 
+    def prune_at_a_terminal(self, run, answer, then):
+        master, slave = pty.openpty()
+        pruning = subprocess.Popen([BINARY, "prune", run.name], env={**os.environ, **run.environment},
+                                   stdin=slave, stdout=slave, stderr=slave)
+        os.close(slave)
+        read_until(master, r"Remove .* this run\? \[y/N\]")
+        os.write(master, f"{answer}\n".encode())
+        read_until(master, then)
+        os.close(master)
+        return pruning.wait(20)
+
     def test_only_ended_runs_are_pruned(self):
         with tempfile.TemporaryDirectory(prefix="et-operate-") as state:
             with Run(job(trainer=synthetic(epochs=1, samples=64)), state=state) as ended, \
-                    Run(job(), state=state) as live:
+                    Run(arguments=["-n", "1", "--", "true"], state=state) as other, Run(job(), state=state) as live:
                 self.assertEqual(ended.wait(), 0)
+                self.assertEqual(other.wait(), 0)
                 live.wait_size(2)
+                self.assertEqual(self.prune_at_a_terminal(other, "n", "nothing was removed"), 1)
+                self.assertEqual(self.prune_at_a_terminal(other, "", "nothing was removed"), 1)
+                self.assertIn(other.name, self.listed(live))
+                self.assertEqual(self.prune_at_a_terminal(other, "y", "1 run removed"), 0)
+                self.assertNotIn(other.name, self.listed(live))
                 refused = live.command("prune", live.name)
                 self.assertEqual(refused.returncode, 1)
                 self.assertIn("has not ended", refused.stderr)
@@ -175,6 +206,20 @@ class Attach(Operated):
         self.addCleanup(os.chdir, os.getcwd())
         os.chdir(self.here.name)
         os.mkfifo("fifo")
+
+    def test_a_terminal_has_a_progress_line_below_the_output(self):
+        master, slave = pty.openpty()
+        with Run(job()) as run:
+            run.wait_size(2)
+            attached = subprocess.Popen([BINARY, "attach", run.name], env={**os.environ, **run.environment},
+                                        stdout=slave, stderr=slave)
+            os.close(slave)
+            screen = read_until(master, r"step [0-9]+ .*2 workers")
+            self.assertRegex(screen, r"\r\x1b\[K")
+            attached.send_signal(signal.SIGINT)
+            self.assertEqual(attached.wait(20), -signal.SIGINT)
+            os.close(master)
+            self.assert_stops_clean(run)
 
     def test_an_interrupt_leaves_the_run_alone(self):
         with Run(job()) as run:

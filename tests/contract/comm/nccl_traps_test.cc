@@ -91,7 +91,7 @@ TEST_CASE("sums that connect late are waited for, and no call comes before the e
 TEST_CASE("who waits for a sum behind long kernels leaves the core to the thread that feeds the device") {
   World world(shm(2));
   const auto all = build_all(world, 1, [](auto) { return options_until(seconds(20)); });
-  constexpr milliseconds kQueued{300};
+  static constexpr milliseconds kQueued{300};
   std::array<double, 2> cpu_s{};
   std::vector<std::thread> ranks;
   for (std::uint32_t rank = 0; rank < 2; ++rank) {

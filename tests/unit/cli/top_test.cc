@@ -156,8 +156,27 @@ TEST_CASE("nothing is changed without a yes") {
   CHECK(!model.wants_to_quit());
   model.press(Key::kDrain);
   CHECK(*model.press(Key::kYes) == nlohmann::json{{"command", "drain"}, {"host", "node0"}});
+  model.press(Key::kUndrain);
+  CHECK(!model.question());
+  CHECK(model.notice() == "no host is drained");
   model.press(Key::kQuit);
   CHECK(model.wants_to_quit());
+}
+
+TEST_CASE("drained hosts are offered one after the other") {
+  nlohmann::json status = status_json(1);
+  status["hosts"] = {
+      {{"host", "b"}, {"phase", "drained"}}, {{"host", "a"}, {"phase", "draining"}}, {{"host", "c"}, {"phase", "up"}}};
+  Model model;
+  model.take(view_of(status));
+  model.press(Key::kUndrain);
+  CHECK(contains(screen_text(model, {24, 100, true}), "undrain host a, so that it may have workers again?"));
+  model.press(Key::kUndrain);
+  CHECK(*model.press(Key::kYes) == nlohmann::json{{"command", "undrain"}, {"host", "b"}});
+  model.press(Key::kUndrain);
+  model.press(Key::kUndrain);
+  model.press(Key::kUndrain);
+  CHECK(model.press(Key::kYes)->at("host") == "a");
 }
 
 TEST_CASE("a view of anything is a screen, and control characters of hosts do not reach the terminal") {

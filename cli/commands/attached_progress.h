@@ -1,0 +1,40 @@
+// Purpose: the progress line below the output of a run that another process supervises, on a terminal.
+//
+// Ownership: nothing. Thread: one. Errors: a run that does not answer has no progress line.
+#pragma once
+
+#include <chrono>
+#include <nlohmann/json.hpp>
+#include <string>
+
+#include "supervisor/control/run_figures.h"
+
+namespace elastictrain::cli {
+
+// The figures of a progress line, from a run's status. Fields that are missing keep their defaults.
+RunFigures figures_of_status(const nlohmann::json& status);
+
+class AttachedProgress {
+ public:
+  explicit AttachedProgress(std::string run_directory);
+  ~AttachedProgress() { hide(); }
+  AttachedProgress(const AttachedProgress&) = delete;
+  AttachedProgress& operator=(const AttachedProgress&) = delete;
+
+  // Before lines are printed.
+  void hide();
+  // After them. Asks the run once a second.
+  void show();
+
+ private:
+  void refresh();
+
+  const std::string directory_;
+  const bool is_terminal_;
+  std::chrono::steady_clock::time_point next_{};
+  RunFigures figures_;
+  bool known_ = false;
+  bool drawn_ = false;
+};
+
+}  // namespace elastictrain::cli
