@@ -63,22 +63,24 @@ TEST_CASE("every rank gets the bits of one sum, its own input back, and both nor
   }
 }
 
-// Work of a stream that ends when the flag is set.
+// Work of a stream that ends when the gate is opened, perhaps after the gate's end.
 class Gate {
  public:
   explicit Gate(void* stream) {
     standin_cuda_enqueue(
         stream,
-        [](void* open) {
-          while (!*static_cast<std::atomic<bool>*>(open)) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+        [](void* mine) {
+          const std::unique_ptr<Flag> open(static_cast<Flag*>(mine));
+          while (!**open) std::this_thread::sleep_for(std::chrono::milliseconds(1));
         },
-        &open_);
+        new Flag(open_));
   }
   ~Gate() { open(); }
-  void open() { open_ = true; }
+  void open() { *open_ = true; }
 
  private:
-  std::atomic<bool> open_{false};
+  using Flag = std::shared_ptr<std::atomic<bool>>;
+  Flag open_ = std::make_shared<std::atomic<bool>>(false);
 };
 
 TEST_CASE("a bucket's sum ends before the backward pass that is queued behind its gradient") {

@@ -37,6 +37,9 @@ Shape tcp(std::size_t ranks);
 class World {
  public:
   explicit World(Shape shape);
+  ~World();
+  World(const World&) = delete;
+  World& operator=(const World&) = delete;
 
   BuildSpec spec(std::uint32_t rank, Generation generation = 1) const;
   DataListener& listener(std::uint32_t rank) { return *listeners_[rank]; }
