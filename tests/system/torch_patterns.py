@@ -43,13 +43,20 @@ def make_loader(data):
     return DataLoader(data, batch_size=32 if PATTERN != "accumulation" else 16, sampler=DistributedSampler(data))
 
 
+def sharded(model):
+    try:
+        from torch.distributed.fsdp import fully_shard
+    except ImportError:  # before torch 2.6
+        from torch.distributed._composable.fsdp import fully_shard
+    return fully_shard(model)
+
+
 def wrapped(model):
     if PATTERN == "fsdp":
         from torch.distributed.fsdp import FullyShardedDataParallel
         return FullyShardedDataParallel(model)
     if PATTERN == "fully-shard":
-        from torch.distributed.fsdp import fully_shard
-        return fully_shard(model)
+        return sharded(model)
     model = nn.SyncBatchNorm.convert_sync_batchnorm(model) if PATTERN == "sync-batchnorm" else model
     return DDP(model, **OPTIONS.get(PATTERN, {}))
 
