@@ -80,7 +80,7 @@ BENCHMARKS = {
     "torch-past-epochs": (pytorch.torch_past_epochs,
                           "PyTorch: idle time of a grow after 200 epochs of a script that changes nothing"),
     "torch-kill": (pytorch.torch_kill, "PyTorch, ResNet-18: kill -9 of one of 3 workers, beside torchrun"),
-    "torch-audit": (pytorch.torch_audit, "PyTorch: 100 random changes and 10 kills in one run with loader processes"),
+    "torch-audit": (pytorch.torch_audit, "PyTorch: 20 random changes and 2 kills for each repetition, in one run with loader processes"),
     "torch-overhead": (pytorch_programs.torch_overhead, "PyTorch: the package against the bare calls, steps of about 20 ms"),
     "torch-stalls": (pytorch_programs.torch_stalls, "PyTorch: compilation, a loader and an evaluation that take a minute each"),
     "torch-accuracy": (pytorch_programs.torch_accuracy, "PyTorch, digits: fixed size against random changes, a seed each"),

@@ -163,8 +163,8 @@ def torch_kill(repetitions):
 # --- Exactly once
 
 def torch_audit(repetitions):
-    """100 random changes and 10 kills in one run with 4 loader processes in each worker; repetitions do not count."""
-    del repetitions
+    """20 random changes and 2 kills for each repetition in one run with 4 loader processes in each worker."""
+    changes = 20 * repetitions
     python = torchrun.python_with_torch()
     config = job(workers=(1, 2, 4), command=[python, DIGITS], batch={"per_worker": 32}, audit={"every_steps": 1},
                  failures={"max_crashes": 1000})
@@ -172,7 +172,7 @@ def torch_audit(repetitions):
     with Run(config, environment={**environment(), "ET_EPOCHS": "100000", "ET_LOADERS": "4"}) as run:
         run.wait_size(2, 120)
         size = 2
-        while done < 100:
+        while done < changes:
             kills_next = done % 10 == 9  # not the only worker
             size = choice.choice([n for n in (1, 2, 3, 4) if n != size and not (n == 1 and kills_next)])
             run.do("resize", run.name, size)
