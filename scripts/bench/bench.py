@@ -8,6 +8,7 @@ import traceback
 
 import rows
 
+import attack
 import autoscale
 import batch_live
 import checkpoint
@@ -54,6 +55,7 @@ BENCHMARKS = {
     "kill-host": (failures.kill_host, "a host of 3 lost: its processes killed; its link down"),
     "hang": (failures.hang, "SIGSTOP of one of 3 workers; beside torchrun"),
     "false-verdicts": (failures.false_verdicts, "an hour of training on cores that are four times oversubscribed"),
+    "attack-rate": (attack.attack_rate, "steps while an attacker knocks at all sockets of a run, against steps in peace"),
     "supervisor-restart": (failures.supervisor_restart, "kill -9 of the supervisor, then run --resume"),
     "total-loss": (failures.total_loss, "everything killed, then run --resume: samples lost or repeated"),
     "checkpoint-cost": (checkpoint.checkpoint_cost, "100 MB every 10 steps, with and without in turn"),
