@@ -111,7 +111,8 @@ def main():
         if PATTERN == "alternating":
             train(model, optimizer, scaler, other)
         if SAVED and dist.get_rank() == 0:
-            torch.save(model.module.state_dict(), SAVED)
+            torch.save(model.module.state_dict(), f"{SAVED}.part")
+            os.replace(f"{SAVED}.part", SAVED)  # workers that pass through past epochs read it meanwhile
         dist.barrier()
         if SAVED:
             torch.load(SAVED)
