@@ -111,6 +111,7 @@ struct State {
   std::map<void*, Piece> memory;
   std::set<std::pair<int, const void*>> loaded;  // kernels, by device
   std::atomic<std::size_t> events{0};
+  std::atomic<std::size_t> queries{0};
   std::atomic<int> fault{0};
   std::atomic<int> capturing{0};
 };
@@ -279,6 +280,10 @@ STANDIN_API void standin_cuda_capture(int status) {
 
 STANDIN_API void standin_cuda_fault(int code) {
   state().fault = code;
+}
+
+STANDIN_API std::size_t standin_cuda_queries() {
+  return state().queries;
 }
 
 STANDIN_API void standin_cuda_alive(std::size_t* streams, std::size_t* events, std::size_t* allocations) {
@@ -468,6 +473,7 @@ STANDIN_API int cuStreamWaitEvent(void* stream, void* event, unsigned) {
   return put(stream, [mark] { wait_for(*mark); });
 }
 STANDIN_API int cuEventQuery(void* event) {
+  ++state().queries;
   if (const int fault = state().fault) return fault;
   const auto mark = mark_of(event);
   return !mark || is_reached(*mark) ? 0 : kNotReady;

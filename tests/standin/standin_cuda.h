@@ -59,3 +59,5 @@ STANDIN_API int cuMemHostAlloc(void** memory, std::size_t bytes, unsigned flags)
 STANDIN_API int cuMemFreeHost(void* memory);
 // Streams, events and pieces of memory (device and pinned) that are alive.
 STANDIN_API void standin_cuda_alive(std::size_t* streams, std::size_t* events, std::size_t* allocations);
+// How often a host has asked for an event so far.
+STANDIN_API std::size_t standin_cuda_queries();
