@@ -111,8 +111,14 @@ class Job:
         os.replace(path + ".new", path)
 
     def withdraw(self, name):
+        """Returns when the run has read the list: one that changes back before is the same list."""
+        seen = self.times_vanished(name)
         self.withdrawn.add(name)
         self.offer()
+        self.wait(lambda: self.times_vanished(name) > seen, f"the run to miss {name} on the list")
+
+    def times_vanished(self, name):
+        return sum(event["host"] == name for event in self.run.events("host_vanished"))
 
     def take_back(self, name):
         self.withdrawn.discard(name)
