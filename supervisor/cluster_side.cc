@@ -96,17 +96,19 @@ void ClusterSide::take_over(const core::Resumed& resumed) {
       link_->holds().started(worker.worker, worker.agent, agent->host, worker.slot);
     }
   }
+  for (const auto& agent : resumed.agents) hosts_[agent.agent] = agent.host;
   for (const auto& agent : resumed.agents) agent_lost(agent.agent, core::LossEvidence::kConnection);
 }
 
 void ClusterSide::spawned(const core::SpawnWorker& spawn) {
   if (link_ == nullptr) return;
+  hosts_[spawn.agent] = spawn.host;
   link_->holds().started(spawn.worker, spawn.agent, spawn.host, spawn.slot);
   changed();
 }
 
 void ClusterSide::ended(WorkerId worker, AgentId agent) {
-  if (link_ == nullptr) return;
+  if (link_ == nullptr || warm_[agent].contains(worker)) return;
   link_->holds().ended(worker, agent);
   changed();
 }
@@ -120,9 +122,26 @@ void ClusterSide::agent_lost(AgentId agent, core::LossEvidence evidence) {
   changed();
 }
 
-void ClusterSide::agent_back(AgentId agent, const std::vector<WorkerId>& living) {
+void ClusterSide::agent_back(AgentId agent, std::vector<WorkerId> living,
+                             const std::vector<protocol::WarmProcess>& processes) {
   if (link_ == nullptr) return;
+  for (const auto& process : processes) living.push_back(process.worker);
   link_->holds().back(agent, living);
+  warm(agent, processes);
+}
+
+void ClusterSide::warm(AgentId agent, const std::vector<protocol::WarmProcess>& processes) {
+  if (link_ == nullptr) return;
+  std::set<WorkerId> now;
+  for (const auto& process : processes) {
+    now.insert(process.worker);
+    if (!link_->holds().has(process.worker)) {
+      link_->holds().started(process.worker, agent, hosts_[agent], process.slot);
+    }
+  }
+  for (const WorkerId before : std::exchange(warm_[agent], now)) {
+    if (!now.contains(before)) link_->holds().ended(before, agent);
+  }
   changed();
 }
 

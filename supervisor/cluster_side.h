@@ -10,6 +10,7 @@
 #include <asio/steady_timer.hpp>
 
 #include <functional>
+#include <map>
 #include <memory>
 #include <set>
 #include <string>
@@ -50,7 +51,9 @@ class ClusterSide {
   void spawned(const core::SpawnWorker& spawn);
   void ended(WorkerId worker, AgentId agent);
   void agent_lost(AgentId agent, core::LossEvidence evidence);
-  void agent_back(AgentId agent, const std::vector<WorkerId>& living);
+  void agent_back(AgentId agent, std::vector<WorkerId> living, const std::vector<protocol::WarmProcess>& warm);
+  // A slot is held while the process of a worker that has left waits there.
+  void warm(AgentId agent, const std::vector<protocol::WarmProcess>& processes);
 
   // What a policy's view is made of.
   void planned(const protocol::GenerationPlan& plan);
@@ -77,6 +80,8 @@ class ClusterSide {
   bool soon_ = false;
   bool open_ = false;
   std::string queued_;  // as last reported
+  std::map<AgentId, std::string> hosts_;
+  std::map<AgentId, std::set<WorkerId>> warm_;  // workers that have left, and whose processes wait
   std::shared_ptr<char> life_ = std::make_shared<char>();
 };
 

@@ -50,6 +50,8 @@ struct SupervisorOptions {
   std::string protection;           // of the traffic between hosts, for `status`
   std::string notice_probe;         // shell command of every agent; status 0: its host goes away; empty: none
   std::uint64_t notice_probe_ms = 5'000;
+  std::uint64_t keep_warm_ms = 0;  // for processes of workers that a shrink has let go; 0: they end
+  std::uint64_t keep_warm_percent = 25;
   policy::RunnerSettings policy;
   std::vector<int> forward_signals;  // passed on to the workers
   bool usr1_drains = false;

@@ -82,9 +82,9 @@ void Supervisor::Impl::perform(core::SpawnWorker& action) {
   around.max_restarts = options_.settings.failures.max_crashes;
   around.omp_threads_chosen = std::getenv("OMP_NUM_THREADS") != nullptr;
   around.user_environment = options_.program.environment;
-  send_to_worker(action.worker,
-                 protocol::SpawnWorker{action.worker, action.slot, options_.program.argv,
-                                       worker_environment(action, around), options_.program.working_directory});
+  send_to_worker(action.worker, protocol::SpawnWorker{action.worker, action.slot, options_.program.argv,
+                                                      worker_environment(action, around),
+                                                      options_.program.working_directory, action.warm});
 }
 
 void Supervisor::Impl::perform(core::StopWorker& action) {
@@ -98,6 +98,14 @@ void Supervisor::Impl::send_to_worker(WorkerId worker, const protocol::AgentDown
 
 void Supervisor::Impl::perform(core::AskAgent& action) {
   send_to_worker(action.asked.worker, action.asked);
+}
+
+void Supervisor::Impl::perform(core::KeepWarm& action) {
+  agents_.send(action.agent, protocol::encode_frame(protocol::AgentDown(protocol::KeepWarm{action.worker})));
+}
+
+void Supervisor::Impl::perform(core::EndWarm& action) {
+  agents_.send(action.agent, protocol::encode_frame(protocol::AgentDown(protocol::EndWarm{action.worker})));
 }
 
 void Supervisor::Impl::perform(core::SendToWorkers& action) {

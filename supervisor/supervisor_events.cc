@@ -39,8 +39,8 @@ void Supervisor::Impl::agent_connected(AgentId agent, const protocol::AgentHello
                                    .memory_bytes = hello.memory_bytes,
                                    .clock_difference_us = hello.wall_clock_us - here_us});
   if (first_agent_.value == 0) first_agent_ = agent;
-  cluster_.agent_back(agent, hello.workers);
-  feed(core::AgentConnected{agent, hello.workers});
+  cluster_.agent_back(agent, hello.workers, hello.warm);
+  feed(core::AgentConnected{agent, hello.workers, hello.warm});
 }
 
 void Supervisor::Impl::agent_lost(AgentId agent, const std::string& reason, core::LossEvidence evidence) {
@@ -133,6 +133,11 @@ void Supervisor::Impl::on(AgentId, protocol::AcceleratorFacts&) {}
 
 void Supervisor::Impl::on(AgentId agent, protocol::HostNotice& message) {
   feed(core::HostNoticed{agent, std::move(message.reason)});
+}
+
+void Supervisor::Impl::on(AgentId agent, protocol::WarmProcesses& message) {
+  cluster_.warm(agent, message.processes);
+  feed(core::WarmReported{agent, std::move(message.processes)});
 }
 
 // The worker may have exited since the question.

@@ -81,6 +81,7 @@ class Supervisor::Impl {
   void on(AgentId agent, protocol::HostFacts& message);
   void on(AgentId agent, protocol::AcceleratorFacts& message);
   void on(AgentId agent, protocol::HostNotice& message);
+  void on(AgentId agent, protocol::WarmProcesses& message);
   void on(AgentId agent, protocol::AgentAnswer& message);
   bool owns(AgentId agent, WorkerId worker);
   void reject_connection(const std::string& address, const std::string& reason);
@@ -102,6 +103,8 @@ class Supervisor::Impl {
   void perform(core::Tell& action);
   void perform(core::EndRun& action);
   void perform(core::AskAgent& action);
+  void perform(core::KeepWarm& action);
+  void perform(core::EndWarm& action);
   void look_at_spawns(const core::Actions& actions);
   void send_to_worker(WorkerId worker, const protocol::AgentDown& message);
   void journal(const core::Record& record, bool sync = false);

@@ -45,6 +45,8 @@ SupervisorOptions supervisor_options(const RunConfig& config, const RunPlan& pla
   options.usr1_drains = plan.usr1_drains;
   options.notice_probe = config.preemption.probe;
   options.notice_probe_ms = config.preemption.probe_interval_ms;
+  options.keep_warm_ms = plan.settings.keeps_warm ? config.hosts.keep_warm_s * 1000 : 0;
+  options.keep_warm_percent = config.hosts.keep_warm_memory_percent;
   return options;
 }
 

@@ -396,6 +396,7 @@ Result<RunPlan> make_plan(const RunConfig& config, const PlanInputs& inputs) {
   plan.settings = make_settings(config, sizes, config.name.empty() ? inputs.default_name : config.name);
   // MPI starts all of its processes at once: those that do not train wait as spares.
   if (!plan.mpi_hosts.empty()) plan.settings.spares = narrow(plan.hosts.size());
+  plan.settings.keeps_warm = config.hosts.keep_warm_s != 0 && plan.mpi_hosts.empty();
   plan.policy = policy_settings(config.policy);
   if (const Status there = policy::check_outside(plan.policy.outside, plan.policy.seed); !there.ok()) {
     return there.error();

@@ -49,6 +49,8 @@ struct HostsConfig {
   std::string shrink;
   std::uint64_t expand_timeout_ms = 600'000;
   std::uint64_t shrink_after_ms = 60'000;
+  std::uint64_t keep_warm_s = 0;
+  std::uint64_t keep_warm_memory_percent = 25;
   SchedulerChoice scheduler = SchedulerChoice::kAuto;  // whose allocation is used if no hosts are named
   std::string endpoint;                                // HOST:PORT at which the commands of all hosts meet
   EndpointRole endpoint_role = EndpointRole::kAuto;

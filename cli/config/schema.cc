@@ -112,6 +112,14 @@ void add_host_keys(std::vector<KeySpec>& keys) {
           {"hosts.shrink_after_ms", "milliseconds",
            "time for which a host of hosts.expand must be unused before it is released", "",
            IntegerField{in<&C::hosts, &H::shrink_after_ms>, 0, 10 * kDayMs}},
+          {"hosts.keep_warm_s", "seconds",
+           "time for which the process of a worker that a shrink has let go stays in memory; the next growth takes it "
+           "first, and it joins at once; 0: it ends",
+           "--keep-warm", IntegerField{in<&C::hosts, &H::keep_warm_s>, 0, 10 * kDayMs / 1000}},
+          {"hosts.keep_warm_memory_percent", "percent",
+           "of a host's memory that all processes that are kept warm there may hold together; beyond it the oldest "
+           "ends",
+           "", IntegerField{in<&C::hosts, &H::keep_warm_memory_percent>, 0, 100}},
           {"hosts.scheduler", "",
            "batch system whose allocation is used if no hosts are given; auto: the one that is detected", "--scheduler",
            choice<&C::hosts, &H::scheduler>(kSchedulerNames)},

@@ -113,10 +113,15 @@ std::string render_workers(const Json& status) {
 }
 
 std::string render_hosts(const Json& status) {
-  Table table({{"host"}, {"phase"}, {"workers", Align::kRight}, {"slots", Align::kRight}, {"quiet ms", Align::kRight}});
+  Table table({{"host"},
+               {"phase"},
+               {"workers", Align::kRight},
+               {"slots", Align::kRight},
+               {"warm", Align::kRight},
+               {"quiet ms", Align::kRight}});
   for (const Json& host : list(status, "hosts")) {
     table.add_row({text(host, "host"), text(host, "phase"), whole(host, "workers"), whole(host, "slots"),
-                   whole(host, "quiet_ms")});
+                   std::to_string(list(host, "warm").size()), whole(host, "quiet_ms")});
   }
   return table.empty() ? "" : "\n" + table.render();
 }

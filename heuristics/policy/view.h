@@ -90,7 +90,7 @@ struct JobView {
   bool held = false;            // a user holds the size: it is both the minimum and the maximum
   std::uint32_t reachable = 0;  // the maximum number of workers that hosts have slots for now, its own included
   double start_s = 0;           // that a worker took to start, the newest; 0: not known
-  std::uint32_t spares = 0;     // ready ones, which join at once
+  std::uint32_t spares = 0;     // ready ones and warm processes, which join at once
   bool changing = false;        // a change has begun and is not complete
 
   double samples_done = 0;   // committed

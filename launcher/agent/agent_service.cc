@@ -92,6 +92,7 @@ AgentService::AgentService(asio::io_context& io, AgentBootstrap bootstrap, Priva
             {[this] { went_up(); }, [this](AgentDown order) { perform(std::move(order)); },
              [this](const Error& error) { went_away(error); }, [this](const Error& error) { is_gone(error); }}),
       pool_(std::move(pool)),
+      warm_(io, warm_limits(), [this] { warm_changed(); }),
       probe_(io, probe_setup(), {[this](const std::string& reason) { notice(reason); }, say}),
       guardian_(guardian),
       signals_(io, SIGTERM, SIGINT),
@@ -129,6 +130,7 @@ AgentHello AgentService::hello() const {
       limits::kProtocolVersion, facts.binary_version, bootstrap_.agent, host_name(), ::getpid(), facts.cores,
       facts.memory_bytes,       facts.wall_clock_us};
   for (const auto& [id, worker] : workers_) hello.workers.push_back(id);
+  hello.warm = warm_.list();
   return hello;
 }
 
@@ -243,6 +245,8 @@ Status AgentService::spawn(SpawnWorker& order) {
     return Error{ErrorCode::kInvalid, "worker " + to_string(order.worker) + " already runs here"};
   }
   if (rank_is_spent_ || parked_) return take_seat(order);
+  if (order.warm && take_warm_seat(order)) return {};
+  warm_.end_in(order.slot);
   auto ras = ReservedPort::take();
   ReservedPort ras_port = ras ? std::move(*ras) : ReservedPort();
   auto environment = environment_for(order, ras_port);
@@ -290,6 +294,7 @@ Result<std::vector<std::string>> AgentService::environment_for(const SpawnWorker
   auto environment = with_nccl_settings(merge_environment(std::move(base), order.environment), bootstrap_.interface,
                                         ras.number() != 0 ? ras.address() : "");
   environment = with_own_mig_instance(merge_environment(std::move(environment), pool_environment()));
+  if (bootstrap_.keep_warm_ms != 0 && !pool_) environment.push_back("ELASTICTRAIN_PARKS=1");
   return merge_environment(std::move(environment),
                            {"ELASTICTRAIN_SOCKET=" + directory_.path() + "/" + name + ".sock",
                             "ELASTICTRAIN_WORKER_ID=" + std::to_string(order.worker.value),
@@ -324,11 +329,11 @@ void AgentService::on_worker_message(WorkerId id, WorkerToAgent message) {
   Worker* worker = find(id);
   if (worker == nullptr) return;
   // Deferred: the call comes from inside the worker.
-  if (pool_ && std::holds_alternative<WorkerParked>(message)) return asio::post(io_, [this, id] { park(id); });
+  if (std::holds_alternative<WorkerParked>(message)) return asio::post(io_, [this, id] { parked(id); });
   // It has joined MPI, and so have all other ranks: none needs the launch any more.
   if (pool_ && !pool_->ends_with_launch && std::holds_alternative<WorkerReady>(message)) outlive_launch_proxy();
   if (std::holds_alternative<WorkerReady>(message)) worker->end_background();
-  if (std::holds_alternative<WorkerLeft>(message) && !pool_) worker->end_in_background();
+  if (std::holds_alternative<WorkerLeft>(message) && !pool_ && !keep_.contains(id)) worker->end_in_background();
   auto forwarded = worker->record().take(std::move(message), std::chrono::steady_clock::now(), next_report());
   if (forwarded) link_.send(FromWorker{id, std::move(*forwarded)});
 }
@@ -336,6 +341,7 @@ void AgentService::on_worker_message(WorkerId id, WorkerToAgent message) {
 void AgentService::worker_ended(const WorkerExited& exited) {
   Worker& worker = *workers_.at(exited.worker);
   if (pool_) spend_rank(worker);
+  keep_.erase(exited.worker);
   lost_workers_ += worker.record().is_ready() ? 1 : 0;
   close_account(worker, exited);
   workers_.erase(exited.worker);
@@ -404,6 +410,7 @@ bool AgentService::send_next_batch(Worker& worker) {
 void AgentService::tick() {
   guardian_.sign_of_life();
   send_report();
+  warm_.look_at_memory();
   reap_adopted();
   tick_timer_.expires_after(Milliseconds(std::max<std::uint64_t>(bootstrap_.heartbeat_ms, 1)));
   tick_timer_.async_wait([this](const asio::error_code& error) {
@@ -469,6 +476,7 @@ void AgentService::leave(int exit_status) {
     if (!worker->is_elastic()) worker->stop(grace);
   }
   dismiss_parked(grace);
+  warm_.end_all(grace);
   leave_timer_.expires_after(grace - last);
   leave_timer_.async_wait([this, last, exit_status](const asio::error_code& error) {
     if (!error && !finished_) stop(last, exit_status);
@@ -480,11 +488,13 @@ void AgentService::stop(Milliseconds grace, int exit_status) {
   if (!std::exchange(stopping_, true) && !leaving_) exit_status_ = exit_status;
   for (const auto& [id, worker] : workers_) worker->stop(grace);
   dismiss_parked(grace);
+  warm_.end_all(grace);
   finish_if_empty();
 }
 
 void AgentService::finish_if_empty() {
-  if ((!stopping_ && !leaving_) || !workers_.empty() || parked_ || std::exchange(finished_, true)) return;
+  if ((!stopping_ && !leaving_) || !workers_.empty() || parked_ || !warm_.empty() || std::exchange(finished_, true))
+    return;
   probe_.stop();
   kill_leftovers();
   link_.finish();

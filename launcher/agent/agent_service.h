@@ -13,6 +13,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -21,6 +22,7 @@
 #include "launcher/agent/notice_probe.h"
 #include "launcher/agent/private_directory.h"
 #include "launcher/agent/supervisor_link.h"
+#include "launcher/agent/warm_workers.h"
 #include "launcher/agent/worker.h"
 #include "launcher/mpi/place.h"
 
@@ -65,6 +67,8 @@ class AgentService {
   void on(const protocol::SupervisorHeartbeat& heartbeat);
   void on(const protocol::CheckHost& order);
   void on(const protocol::AskAgent& order);
+  void on(const protocol::KeepWarm& order);
+  void on(const protocol::EndWarm& order);
 
   Status spawn(protocol::SpawnWorker& order);
   Result<std::vector<std::string>> environment_for(const protocol::SpawnWorker& order, const ReservedPort& ras) const;
@@ -84,6 +88,12 @@ class AgentService {
 
   // agent_service_pool.cc
   Status take_seat(protocol::SpawnWorker& order);
+  bool take_warm_seat(const protocol::SpawnWorker& order);
+  void reseat(std::unique_ptr<Worker> process, WorkerId worker);
+  void parked(WorkerId worker);
+  void keep_warm(WorkerId worker);
+  void warm_changed();
+  WarmLimits warm_limits() const;
   void park(WorkerId worker);
   void spend_rank(const Worker& worker);
   void parked_ended();
@@ -112,6 +122,8 @@ class AgentService {
   std::optional<MpiPlace> pool_;
   std::unique_ptr<Worker> parked_;  // the rank's process while it is no worker
   bool rank_is_spent_ = false;      // its process has exited, and MPI accepts no new one
+  WarmWorkers warm_;
+  std::set<WorkerId> keep_;  // their processes stay when they have left
   std::deque<Ended> ended_;
   std::size_t late_output_bytes_ = 0;  // in ended_
   NoticeProbe probe_;

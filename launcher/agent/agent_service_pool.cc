@@ -1,8 +1,9 @@
-// The part of an agent that is a rank of an MPI pool: one process, which is one worker after another.
+// Processes that are one worker after another: the rank of an MPI pool, and those of workers that a shrink has let go.
 #include <algorithm>
 #include <asio/error_code.hpp>
 
 #include "launcher/agent/agent_service.h"
+#include "launcher/agent/host_facts.h"
 #include "supervisor/protocol/codec.h"
 
 namespace elastictrain::launcher {
@@ -28,9 +29,59 @@ std::vector<std::string> AgentService::pool_environment() const {
 Status AgentService::take_seat(SpawnWorker& order) {
   if (rank_is_spent_) return Error{ErrorCode::kUnavailable, kSpent};
   const WorkerId id = order.worker;
-  parked_->reseat(id, hooks_for(id));
-  workers_[id] = std::move(parked_);
+  reseat(std::move(parked_), id);
   return {};
+}
+
+void AgentService::reseat(std::unique_ptr<Worker> process, WorkerId id) {
+  process->reseat(id, hooks_for(id));
+  workers_[id] = std::move(process);
+}
+
+bool AgentService::take_warm_seat(const SpawnWorker& order) {
+  auto process = warm_.take(order.slot);
+  if (!process) return false;
+  reseat(std::move(process), order.worker);
+  warm_changed();
+  return true;
+}
+
+WarmLimits AgentService::warm_limits() const {
+  return {Milliseconds(bootstrap_.keep_warm_ms), host_facts().memory_bytes / 100 * bootstrap_.keep_warm_percent,
+          Milliseconds(bootstrap_.grace_ms)};
+}
+
+void AgentService::on(const KeepWarm& order) {
+  if (workers_.contains(order.worker) && bootstrap_.keep_warm_ms != 0) keep_.insert(order.worker);
+}
+
+void AgentService::on(const EndWarm& order) {
+  warm_.end(order.worker);
+}
+
+void AgentService::warm_changed() {
+  if (link_.up()) link_.send(WarmProcesses{warm_.list()});
+  finish_if_empty();
+}
+
+void AgentService::parked(WorkerId id) {
+  if (pool_) return park(id);
+  Worker* worker = find(id);
+  if (worker == nullptr) return;
+  const bool stays = keep_.erase(id) != 0 && !worker->is_stopping() && !stopping_ && !leaving_;
+  if (stays) return keep_warm(id);
+  worker->end_in_background();
+  worker->send(std::make_shared<const std::string>(encode_frame(WorkerDown(Dismiss{"it has left"}))));
+}
+
+// The process is in the list of warm ones before its worker is over, so that its slot never looks empty.
+void AgentService::keep_warm(WorkerId id) {
+  const auto place = workers_.find(id);
+  std::unique_ptr<Worker> process = std::move(place->second);
+  workers_.erase(place);
+  Worker& kept = *process;
+  warm_.keep(std::move(process));
+  close_account(kept, {id, 0, 0, {}});
 }
 
 void AgentService::park(WorkerId id) {

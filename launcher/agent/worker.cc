@@ -60,6 +60,7 @@ Result<std::unique_ptr<Worker>> Worker::start(asio::io_context& io, WorkerSetup 
 Status Worker::begin(WorkerSetup setup) {
   socket_path_ = setup.socket_path;
   error_file_ = setup.error_file;
+  slot_ = setup.order.slot;
   ras_port_ = std::move(setup.ras_port);
   WorkerSocket::Handlers handlers;
   handlers.on_message = [this](protocol::WorkerToAgent message) { hooks_.on_message(std::move(message)); };

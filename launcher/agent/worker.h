@@ -1,5 +1,5 @@
 // Purpose: one worker of this host: its process in a group of its own, its two pipes, its socket, its exit. A process
-// of an MPI pool may park and be another worker later.
+// of an MPI pool, or one that a shrink lets go, may park and be another worker later.
 //
 // Ownership: the agent's service owns it and destroys it after on_exit. Thread: the io_context's thread.
 // Errors: start() reports why there is no process; later events go to the hooks.
@@ -45,11 +45,14 @@ class Worker {
   static Result<std::unique_ptr<Worker>> start(asio::io_context& io, WorkerSetup setup, WorkerHooks hooks);
 
   WorkerId id() const { return id_; }
+  std::uint32_t slot() const { return slot_; }
   pid_t pid() const { return process_->pid(); }
   // The process that trains: the one that sent messages, otherwise the one that was started (which may be a shell).
   pid_t training_pid() const { return socket_->peer_pid() > 0 ? socket_->peer_pid() : pid(); }
   bool is_elastic() const { return record_.has_greeted(); }
   bool has_finished() const { return record_.has_finished(); }
+  // It was told to end, and has not been parked since.
+  bool is_stopping() const { return kill_at_ != std::chrono::steady_clock::time_point::max(); }
   std::uint16_t ras_port() const { return ras_port_.number(); }
   WorkerRecord& record() { return record_; }
   // For the owner, when the worker has ended.
@@ -87,6 +90,7 @@ class Worker {
 
   asio::io_context& io_;
   WorkerId id_;
+  std::uint32_t slot_ = 0;
   WorkerHooks hooks_;
   WorkerRecord record_;
   std::unique_ptr<Process> process_;

@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <cstdio>
+#include <fstream>
 
 namespace elastictrain::launcher {
 namespace {
@@ -48,6 +49,14 @@ std::optional<ProcessStat> read_process_stat(const std::string& directory) {
 
 std::optional<ProcessStat> read_process_stat(pid_t pid) {
   return read_process_stat("/proc/" + std::to_string(pid));
+}
+
+std::uint64_t resident_bytes(pid_t pid) {
+  std::ifstream file("/proc/" + std::to_string(pid) + "/statm");
+  std::uint64_t all = 0;
+  std::uint64_t resident = 0;
+  if (!(file >> all >> resident)) return 0;
+  return resident * static_cast<std::uint64_t>(::sysconf(_SC_PAGESIZE));
 }
 
 }  // namespace elastictrain::launcher

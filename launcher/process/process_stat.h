@@ -24,5 +24,7 @@ std::optional<ProcessStat> parse_process_stat(const std::string& line);
 // `directory`: "/proc/PID" or "/proc/PID/task/TID".
 std::optional<ProcessStat> read_process_stat(const std::string& directory);
 std::optional<ProcessStat> read_process_stat(pid_t pid);
+// In main memory, with what it shares with others; 0 if the process is gone.
+std::uint64_t resident_bytes(pid_t pid);
 
 }  // namespace elastictrain::launcher

@@ -78,6 +78,24 @@ void append_worker(std::string& out, const core::WorkerView& worker, const Statu
   object.close();
 }
 
+template <class List, class Append>
+std::string array_of(const List& list, Append append) {
+  std::string out = "[";
+  for (const auto& element : list) {
+    if (out.size() > 1) out += ',';
+    append(out, element);
+  }
+  return out + "]";
+}
+
+void append_warm(std::string& out, const protocol::WarmProcess& process) {
+  ObjectWriter object(out);
+  object.number("was", process.worker.value);
+  object.number("slot", process.slot);
+  object.raw("pid", std::to_string(process.pid));
+  object.close();
+}
+
 void append_host(std::string& out, const core::AgentView& agent, Instant now) {
   const bool received = agent.last_seen != Instant{} && agent.last_seen < now;
   const auto quiet = received ? std::chrono::duration_cast<Millis>(now - agent.last_seen).count() : 0;
@@ -88,6 +106,7 @@ void append_host(std::string& out, const core::AgentView& agent, Instant now) {
   object.number("workers", agent.workers);
   object.text("phase", name_of(agent.phase));
   object.number("quiet_ms", static_cast<std::uint64_t>(quiet));
+  object.raw("warm", array_of(agent.warm, append_warm));
   object.close();
 }
 
@@ -118,16 +137,6 @@ std::string checkpoint_of(const CheckpointFigures& checkpoint) {
   object.text("reason", checkpoint.reason);
   object.close();
   return out;
-}
-
-template <class List, class Append>
-std::string array_of(const List& list, Append append) {
-  std::string out = "[";
-  for (const auto& element : list) {
-    if (out.size() > 1) out += ',';
-    append(out, element);
-  }
-  return out + "]";
 }
 
 }  // namespace

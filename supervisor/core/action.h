@@ -41,6 +41,17 @@ struct SpawnWorker {
   // `lineage` leaves valid (complete: all generations of the run that had a first step, oldest first).
   bool from_checkpoint = false;
   std::vector<protocol::Fence> lineage;
+  bool warm = false;  // by the process that the agent keeps in this slot
+};
+// To the worker's agent: its process stays when it has left.
+struct KeepWarm {
+  AgentId agent;
+  WorkerId worker;
+};
+// The process that was `worker` ends.
+struct EndWarm {
+  AgentId agent;
+  WorkerId worker;
 };
 // TERM, then KILL after the grace.
 struct StopWorker {
@@ -92,7 +103,7 @@ struct EndRun {
 };
 
 using Action = std::variant<LaunchAgent, StopAgent, SpawnWorker, StopWorker, SendToWorkers, ArmTimer, CancelTimer,
-                            Journal, Reply, Tell, EndRun, AskAgent>;
+                            Journal, Reply, Tell, EndRun, AskAgent, KeepWarm, EndWarm>;
 using Actions = std::vector<Action>;
 
 }  // namespace elastictrain::core

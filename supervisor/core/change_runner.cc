@@ -70,6 +70,7 @@ void ChangeRunner::commit() {
   out_.cancel(change_.timer);
   const std::vector<WorkerId> to = plans_.addressees();
   out_.journal(record::Commit{change_.generation, change_.members.size(), change_.reason}, true);
+  keep_leavers();
   out_.send(to, protocol::Commit{change_.generation});
   if (recovery_.active()) audit_.fence({change_.generation, recovery_.resume_step + 1});
   for (WorkerId id : change_.members) roster_.worker(id)->take_seat();
@@ -79,6 +80,18 @@ void ChangeRunner::commit() {
     hangs_.seat(change_.generation, roster_.unfinished(change_.members));
   for (WorkerId id : change_.members) hangs_.watch(id);
   out_.look_again();
+}
+
+// Those that a shrink lets go, not those that have failed or whose slots go away.
+void ChangeRunner::keep_leavers() {
+  for (WorkerId id : change_.leavers) {
+    Worker* leaver = roster_.worker(id);
+    if (leaver == nullptr) continue;
+    const Agent& home = *roster_.agent(leaver->agent);
+    leaver->may_be_warm = settings_.keeps_warm && change_.kind == protocol::ChangeKind::kShrink && home.usable() &&
+                          home.may_use(leaver->slot) && !leaver->dying();
+    if (leaver->may_be_warm) out_.emit(KeepWarm{home.id, id});
+  }
 }
 
 void ChangeRunner::cancel(const std::string& why) {

@@ -40,6 +40,7 @@ class ChangeRunner {
 
  private:
   void prepare_failed(const std::string& why);
+  void keep_leavers();
   void give_up_change(const std::string& why);
 
   const RunSettings& settings_;

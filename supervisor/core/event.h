@@ -52,6 +52,12 @@ struct LeaseState {
 struct AgentConnected {
   AgentId agent;
   std::vector<WorkerId> workers;
+  std::vector<protocol::WarmProcess> warm = {};
+};
+// All of an agent's warm processes, whenever they change: those that wait to be another worker.
+struct WarmReported {
+  AgentId agent;
+  std::vector<protocol::WarmProcess> processes;
 };
 // How certain it is that the agent's processes are gone. kConnection: only the connection broke; agent and workers may
 // still run and reconnect. kProcess: the agent's process exited, and its guardian ends the workers. kNeverCame: the
@@ -202,6 +208,6 @@ struct TimerFired {
 
 using Event = std::variant<HostsOffered, AgentConnected, AgentLost, WorkerSpawnFailed, WorkerExited, WorkerMessage,
                            AgentReported, Resize, ReplaceWorker, ReplaceHost, DrainHost, UndrainHost, Stop, StopNow,
-                           TimerFired, HostNoticed, AgentAnswered, Resumed, UpdatePlan, LeaseGiven>;
+                           TimerFired, HostNoticed, AgentAnswered, Resumed, UpdatePlan, LeaseGiven, WarmReported>;
 
 }  // namespace elastictrain::core

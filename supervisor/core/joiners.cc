@@ -84,7 +84,7 @@ void Joiners::on_message(Worker& worker, const protocol::WorkerReady& message) {
   worker.contact = Contact::kReady;
   worker.facts = message;
   worker.facts.state_items.clear();  // only those of the reference are needed
-  if (worker.started_at != Instant{}) {
+  if (worker.started_at != Instant{} && !worker.was_warm) {
     startup_.newest_start = std::chrono::duration_cast<Millis>(out_.now() - worker.started_at);
   }
   out_.cancel(worker.timer);

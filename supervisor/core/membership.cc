@@ -45,6 +45,7 @@ Membership::Impl::Impl(RunSettings settings, std::function<Token()> make_token)
       hosts_(settings_, roster_, out_, startup_, desired_, change_),
       agents_(settings_, roster_, out_, startup_, end_, hangs_, workers_, judge_, hang_judge_, ending_, hosts_, links_,
               plain_),
+      warm_(settings_, roster_, out_, training_, end_, health_),
       links_(settings_, roster_, out_, startup_, change_, recovery_, end_, health_, workers_, judge_, host_judge_,
              agents_),
       notices_(settings_, roster_, out_, desired_, change_, end_, planner_, workers_, runner_),
@@ -108,6 +109,7 @@ void Membership::Impl::advance() {
   out_.looked();
   if (resume_.waiting) takeover_.advance();
   lease_.advance();
+  warm_.advance();
   if (recovery_.active()) {
     gathering_.advance();
   } else if (!end_.begun()) {

@@ -48,6 +48,7 @@
 #include "supervisor/core/state_record.h"
 #include "supervisor/core/takeover.h"
 #include "supervisor/core/training.h"
+#include "supervisor/core/warm.h"
 #include "supervisor/core/worker_control.h"
 
 namespace elastictrain::core {
@@ -69,7 +70,11 @@ class Membership::Impl {
   void on(const HostsOffered& event) { hosts_.on(event); }
   void on(const LeaseGiven& event) { lease_.on(event); }
   void on(const HostNoticed& event) { hosts_.on(event); }
-  void on(const AgentConnected& event) { agents_.on(event); }
+  void on(const AgentConnected& event) {
+    agents_.on(event);
+    warm_.on({event.agent, event.warm});
+  }
+  void on(const WarmReported& event) { warm_.on(event); }
   void on(const AgentLost& event) { agents_.on(event); }
   void on(const AgentReported& event) { agents_.on(event); }
   void on(const WorkerExited& event) { exits_.on(event); }
@@ -132,6 +137,7 @@ class Membership::Impl {
   HangJudge hang_judge_;
   HostList hosts_;
   AgentWatch agents_;
+  Warm warm_;
   Links links_;
   Notices notices_;
   Requests requests_;

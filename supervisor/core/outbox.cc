@@ -11,6 +11,8 @@ template void Outbox::emit(StopAgent);
 template void Outbox::emit(SpawnWorker);
 template void Outbox::emit(StopWorker);
 template void Outbox::emit(AskAgent);
+template void Outbox::emit(KeepWarm);
+template void Outbox::emit(EndWarm);
 template void Outbox::emit(SendToWorkers);
 template void Outbox::emit(ArmTimer);
 template void Outbox::emit(CancelTimer);

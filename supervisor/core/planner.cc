@@ -102,7 +102,8 @@ std::set<std::string> Planner::avoided_hosts() const {
   return hosts;
 }
 
-// Hosts that have workers of this run come first: those share memory, and each further host adds network traffic.
+// Slots whose process is warm come first: it joins at once. Then hosts that have workers of this run: those share
+// memory, and each further host adds network traffic.
 std::vector<Place> Planner::free_places() const {
   std::vector<const Agent*> agents = roster_.agents_in_order();
   std::stable_partition(agents.begin(), agents.end(), [](const Agent* agent) { return !agent->workers.empty(); });
@@ -123,6 +124,8 @@ std::vector<Place> Planner::free_places() const {
       (roster_.is_blamed(place) ? doubtful : list).push_back(place);
     }
   }
+  std::stable_partition(preferred.begin(), preferred.end(),
+                        [this](Place place) { return roster_.warm_process(place) != nullptr; });
   preferred.insert(preferred.end(), others.begin(), others.end());
   // A doubtful host or slot is better than none.
   const std::size_t others_can_train = roster_.workers().size() + preferred.size();

@@ -65,9 +65,10 @@ void Restart::lose_state() {
   desired_.target_reason = "start again";
   desired_.replacements.clear();
   // Workers that had a seat began without a checkpoint; those that wait for a first seat may still take one if there is
-  // no checkpoint.
+  // no checkpoint, unless their process holds the state of another worker.
   for (auto& [id, worker] : roster_.workers()) {
-    if ((worker.seated() || settings_.has_checkpoints) && !worker.dying()) workers_.stop(worker);
+    const bool began_without = worker.seated() || worker.was_warm;
+    if ((began_without || settings_.has_checkpoints) && !worker.dying()) workers_.stop(worker);
   }
   if (trained) {
     const char* from =

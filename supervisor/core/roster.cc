@@ -95,6 +95,14 @@ std::vector<const Agent*> Roster::agents_in_order() const {
   return list;
 }
 
+const protocol::WarmProcess* Roster::warm_process(Place place) const {
+  const Agent* home = agent(place.agent);
+  if (home == nullptr) return nullptr;
+  const auto found = std::find_if(home->warm.begin(), home->warm.end(),
+                                  [&](const auto& process) { return process.slot == place.slot; });
+  return found == home->warm.end() ? nullptr : &*found;
+}
+
 std::vector<WorkerId> Roster::occupants(Place place) const {
   std::vector<WorkerId> found;
   const Agent* home = agent(place.agent);

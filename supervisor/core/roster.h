@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "supervisor/core/swap_plan.h"
+#include "supervisor/protocol/agent_messages.h"
 #include "supervisor/protocol/ids.h"
 #include "supervisor/protocol/worker_messages.h"
 
@@ -39,6 +40,7 @@ struct Agent {
   std::uint64_t reconnect_timer = 0;  // while cut off, when survivors report that its workers are gone
   std::string lost_reason;
   std::set<WorkerId> workers;
+  std::vector<protocol::WarmProcess> warm;  // as it last reported, less those that were taken or told to end
 
   std::uint32_t usable_slots() const { return only.empty() ? slots : static_cast<std::uint32_t>(only.size()); }
   bool may_use(std::uint32_t slot) const {
@@ -75,6 +77,8 @@ struct Worker {
   std::uint32_t expected_rank = 0;  // as given in its environment
   std::uint64_t timer = 0;          // kReady first, kLeave later
   Instant started_at{};             // by this supervisor
+  bool was_warm = false;            // its process was another worker before
+  bool may_be_warm = false;         // a shrink lets it go: its process may be another worker later
   protocol::WorkerReady facts;
   std::optional<protocol::WorkerHalted> halted;  // its answer to the newest Abort
   std::uint64_t quiet_ms = 0;
@@ -130,6 +134,8 @@ class Roster {
   const std::map<WorkerId, Worker>& workers() const { return workers_; }
   std::vector<const Agent*> agents_in_order() const;
 
+  // The process that waits in this slot to be another worker; null: none.
+  const protocol::WarmProcess* warm_process(Place place) const;
   // Workers of a slot that have not exited, in order of ids.
   std::vector<WorkerId> occupants(Place place) const;
   // Those of `workers` whose program has not reached its end.

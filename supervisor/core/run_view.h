@@ -8,6 +8,7 @@
 
 #include "heuristics/batch_plan.h"
 #include "supervisor/core/event.h"
+#include "supervisor/protocol/agent_messages.h"
 #include "supervisor/protocol/ids.h"
 #include "supervisor/protocol/worker_messages.h"
 
@@ -49,7 +50,8 @@ struct AgentView {
   AgentPhase phase = AgentPhase::kLaunching;
   std::uint32_t workers = 0;
   Instant last_seen;
-  bool gone = false;  // no agent is there
+  bool gone = false;                             // no agent is there
+  std::vector<protocol::WarmProcess> warm = {};  // that wait in their slots to be other workers
 
   bool leaving() const {
     return phase == AgentPhase::kDraining || phase == AgentPhase::kDrained || phase == AgentPhase::kLeft;

@@ -62,6 +62,7 @@ struct RunSettings {
   std::uint32_t start_workers = 1;
   std::uint32_t max_workers = 1;
   std::uint32_t spares = 0;  // started, ready workers that wait
+  bool keeps_warm = false;   // agents keep the processes of workers that a shrink has let go, for a while
   BatchSettings batch;
   bool batch_of_program = false;      // the program's own batch replaces batch.per_worker at the start
   std::uint32_t base_per_worker = 0;  // the batch that the learning rate was chosen for; 0: batch.per_worker

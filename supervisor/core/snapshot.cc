@@ -90,7 +90,8 @@ AgentView Snapshot::view_of(const Agent& agent) const {
           phase_of(agent),
           static_cast<std::uint32_t>(agent.workers.size()),
           agent.last_seen,
-          agent.link == Link::kDown};
+          agent.link == Link::kDown,
+          agent.warm};
 }
 
 void Snapshot::show_failures(RunView& view) const {

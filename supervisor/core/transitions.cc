@@ -39,6 +39,7 @@ constexpr std::array<Row, std::variant_size_v<Event>> kRows{{
     {"resumed",              {{H,       I,       I,       I,       I,     I,        I,         I,     I}}},
     {"update_plan",          {{H,       H,       H,       H,       H,     H,        H,         R,     R}}},
     {"lease_given",          {{H,       H,       H,       H,       H,     H,        H,         I,     I}}},
+    {"warm_reported",        {{H,       H,       H,       H,       H,     H,        H,         H,     I}}},
 }};
 
 // Row: phase before the step; column: phase after it. A run that lost all its state starts again. What follows a loss

@@ -92,10 +92,18 @@ void WorkerControl::start(const std::vector<WorkerId>& next, const std::vector<W
       spawn.lineage = training_.lineage;
     }
     worker.expected_rank = spawn.rank;
+    spawn.warm = worker.was_warm = take_warm(worker);
     out_.journal(record::Spawn{id, worker.host, worker.agent, worker.slot});
     out_.emit(spawn);
     if (startup_.elastic) expect_ready(worker);
   }
+}
+
+// Where no worker holds the state any more, processes begin anew: with the newest checkpoint.
+bool WorkerControl::take_warm(const Worker& worker) {
+  if (training_.restarting || roster_.warm_process(worker.place()) == nullptr) return false;
+  std::erase_if(roster_.agent(worker.agent)->warm, [&](const auto& process) { return process.slot == worker.slot; });
+  return true;
 }
 
 void WorkerControl::expect_ready(Worker& worker) {

@@ -44,6 +44,8 @@ class WorkerControl {
   void remove(WorkerId id);
 
  private:
+  bool take_warm(const Worker& worker);
+
   const RunSettings& settings_;
   Roster& roster_;
   Outbox& out_;

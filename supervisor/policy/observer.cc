@@ -227,6 +227,7 @@ heuristics::ClusterView Observer::take(const core::RunView& run, double now_s) {
   job.worker_seconds = worker_seconds_;
   job.cost = cost_;
   std::map<WorkerId, Sums> kept;
+  for (const auto& agent : run.agents) job.spares += static_cast<std::uint32_t>(agent.warm.size());
   for (const auto& worker : run.workers) {
     if (worker.phase == core::WorkerPhase::kSpare) ++job.spares;
     if (!is_member(worker)) continue;

@@ -34,10 +34,22 @@ struct AgentBootstrap {
   std::string interface;       // data plane interface chosen by the user; empty: by route
   std::string notice_probe;    // shell command, run every `notice_probe_ms`; status 0: this host is going away
   std::uint64_t notice_probe_ms = 0;
+  // The process of a worker that has left stays for this long, to be another worker; 0: it ends.
+  std::uint64_t keep_warm_ms = 0;
+  std::uint64_t keep_warm_percent = 0;  // of the host's memory that all these processes may hold together
 };
 
 // What the supervisor writes to an agent's stdin.
 using Bootstrap = std::variant<AgentBootstrap>;
+
+// A process whose worker has left, and which waits in memory to be another one.
+struct WarmProcess {
+  WorkerId worker;  // that it was
+  std::uint32_t slot = 0;
+  std::int64_t pid = 0;
+  bool ending = false;  // it was told to end
+  bool operator==(const WarmProcess&) const = default;
+};
 
 struct AgentHello {
   std::uint32_t protocol_version = 0;
@@ -51,6 +63,12 @@ struct AgentHello {
   // Its workers that have not exited. Workers whose exit it has seen follow as WorkerExited once more; the rest were
   // never started, because the order was lost with a connection.
   std::vector<WorkerId> workers;
+  std::vector<WarmProcess> warm;
+};
+
+// All of its warm processes, whenever they change. Sent before the end of the worker that such a process was.
+struct WarmProcesses {
+  std::vector<WarmProcess> processes;
 };
 
 struct WorkerSpawned {
@@ -159,7 +177,7 @@ struct AgentAnswer {
 };
 
 using AgentUp = std::variant<AgentHello, WorkerSpawned, WorkerSpawnFailed, WorkerExited, WorkerOutput, FromWorker,
-                             AgentReport, HostFacts, HostNotice, AgentAnswer, AcceleratorFacts>;
+                             AgentReport, HostFacts, HostNotice, AgentAnswer, AcceleratorFacts, WarmProcesses>;
 
 struct SpawnWorker {
   WorkerId worker;
@@ -167,6 +185,7 @@ struct SpawnWorker {
   std::vector<std::string> argv;
   std::vector<std::string> environment;  // "NAME=value", added to the agent's own
   std::string working_directory;
+  bool warm = false;  // the warm process of this slot is the worker, unless it has ended: then a new one is
 };
 struct SignalWorker {
   WorkerId worker;
@@ -202,8 +221,16 @@ struct AskAgent {
   WorkerId worker;
   std::uint64_t time_limit_ms = 0;
 };
+// This worker is about to leave: its process stays warm when it has. Sent before the Commit that lets it go.
+struct KeepWarm {
+  WorkerId worker;
+};
+// The warm process that was `worker` ends at once: its slot or its host is needed, or it is not to be used again.
+struct EndWarm {
+  WorkerId worker;
+};
 
-using AgentDown =
-    std::variant<SpawnWorker, SignalWorker, StopWorker, ToWorkers, StopAgent, SupervisorHeartbeat, CheckHost, AskAgent>;
+using AgentDown = std::variant<SpawnWorker, SignalWorker, StopWorker, ToWorkers, StopAgent, SupervisorHeartbeat,
+                               CheckHost, AskAgent, KeepWarm, EndWarm>;
 
 }  // namespace elastictrain::protocol

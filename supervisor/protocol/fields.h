@@ -71,9 +71,11 @@ ET_FIELDS(RunEpoch, m.epoch)
 
 ET_FIELDS(AgentBootstrap, m.protocol_version, m.run_name, m.agent, m.host, m.addresses, m.port, m.key,
           m.connect_timeout_ms, m.heartbeat_ms, m.worker_dead_ms, m.orphan_grace_ms, m.grace_ms, m.interface,
-          m.notice_probe, m.notice_probe_ms)
+          m.notice_probe, m.notice_probe_ms, m.keep_warm_ms, m.keep_warm_percent)
+ET_FIELDS(WarmProcess, m.worker, m.slot, m.pid, m.ending)
 ET_FIELDS(AgentHello, m.protocol_version, m.binary_version, m.agent, m.host_name, m.pid, m.cores, m.memory_bytes,
-          m.wall_clock_us, m.workers)
+          m.wall_clock_us, m.workers, m.warm)
+ET_FIELDS(WarmProcesses, m.processes)
 ET_FIELDS(WorkerSpawned, m.worker, m.pid)
 ET_FIELDS(WorkerSpawnFailed, m.worker, m.reason, m.exit_status)
 ET_FIELDS(WorkerExited, m.worker, m.exit_code, m.signal, m.last_error_lines)
@@ -89,7 +91,7 @@ ET_FIELDS(HostFacts, m.binary_version, m.cores, m.memory_bytes, m.gpus, m.wall_c
 ET_FIELDS(HostNotice, m.reason)
 ET_FIELDS(AgentAnswer, m.question, m.worker, m.lines)
 
-ET_FIELDS(SpawnWorker, m.worker, m.slot, m.argv, m.environment, m.working_directory)
+ET_FIELDS(SpawnWorker, m.worker, m.slot, m.argv, m.environment, m.working_directory, m.warm)
 ET_FIELDS(SignalWorker, m.worker, m.signal)
 ET_FIELDS(StopWorker, m.worker, m.grace_ms)
 ET_FIELDS(ToWorkers, m.workers, m.message)
@@ -97,6 +99,8 @@ ET_FIELDS(StopAgent, m.grace_ms)
 ET_FIELDS(SupervisorHeartbeat, m.sequence, m.acknowledged_report)
 ET_FIELDS(CheckHost, m.environment, m.time_limit_ms)
 ET_FIELDS(AskAgent, m.question, m.worker, m.time_limit_ms)
+ET_FIELDS(KeepWarm, m.worker)
+ET_FIELDS(EndWarm, m.worker)
 
 ET_FIELDS(HostOffer, m.protocol_version, m.build_id, m.instance, m.host, m.slots)
 ET_FIELDS(AgentEnded, m.agent, m.launched, m.exit_code, m.signal, m.message, m.agent_ended)

@@ -64,7 +64,14 @@ std::string text_of(const StopAgent& a) {
 std::string text_of(const SpawnWorker& a) {
   return "spawn " + to_string(a.worker) + " on " + a.host + " slot " + std::to_string(a.slot) + " as rank " +
          std::to_string(a.rank) + " of " + std::to_string(a.world_size) + ", local " + std::to_string(a.local_rank) +
-         " of " + std::to_string(a.local_world_size) + ", node " + std::to_string(a.node_rank);
+         " of " + std::to_string(a.local_world_size) + ", node " + std::to_string(a.node_rank) +
+         (a.warm ? ", warm" : "");
+}
+std::string text_of(const KeepWarm& a) {
+  return "to " + to_string(a.agent) + ": keep the process of " + to_string(a.worker);
+}
+std::string text_of(const EndWarm& a) {
+  return "end the warm process of " + to_string(a.agent) + " that was " + to_string(a.worker);
 }
 std::string text_of(const StopWorker& a) {
   return "stop worker " + to_string(a.worker);

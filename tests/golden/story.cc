@@ -157,6 +157,8 @@ class Story {
         settings_.failures.on_failure = value == "stop"     ? OnFailure::kStop
                                         : value == "shrink" ? OnFailure::kShrink
                                                             : OnFailure::kReplace;
+      else if (name == "keep_warm")
+        settings_.keeps_warm = value != "0";
       else if (name == "leased")
         settings_.leased = settings_.hosts_may_appear = value != "0";
       else if (name == "checkpoints")
@@ -195,6 +197,18 @@ class Story {
 
   static AgentId agent(const std::string& word) { return AgentId{number(word.substr(1))}; }
   static WorkerId worker(const std::string& word) { return WorkerId{number(word.substr(1))}; }
+
+  // "a1 w2:1": those with a slot.
+  static std::vector<protocol::WarmProcess> warm_of(const Words& words) {
+    std::vector<protocol::WarmProcess> list;
+    for (std::size_t i = 1; i < words.size(); ++i) {
+      const std::size_t colon = words[i].find(':');
+      if (colon == std::string::npos) continue;
+      const WorkerId was = worker(words[i].substr(0, colon));
+      list.push_back({was, number(words[i].substr(colon + 1)), 1000 + static_cast<std::int64_t>(was.value)});
+    }
+    return list;
+  }
 
   static std::string rest(const Words& words, std::size_t from) {
     std::string text;
@@ -383,9 +397,16 @@ class Story {
       {"back",
        [this](const Words& w) {
          AgentConnected event{agent(w.at(0)), {}};
-         for (std::size_t i = 1; i < w.size(); ++i) event.workers.push_back(worker(w[i]));
+         for (std::size_t i = 1; i < w.size(); ++i) {
+           if (w[i].find(':') == std::string::npos) event.workers.push_back(worker(w[i]));
+         }
+         event.warm = warm_of(w);
          alive_.insert(event.agent);
          feed(event);
+       }},
+      {"warm",
+       [this](const Words& w) {
+         feed(WarmReported{agent(w.at(0)), warm_of(w)});
        }},
       {"notice",
        [this](const Words& w) {

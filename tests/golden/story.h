@@ -4,7 +4,7 @@
 // Inputs (workers are w1, agents a1; where several are named, each is one event):
 //   settings start=2 min=1 max=4 spares=0 batch=32 limit=100 at_limit=stop rate=linear hosts_may_appear=1
 //            max_crashes=10 max_hangs=10 max_infrastructure=unlimited max_fruitless=3 window_s=3600
-//            on_failure=replace checkpoints=0 leased=0
+//            on_failure=replace checkpoints=0 leased=0 keep_warm=0
 //   lease 3 A:0,1,3/4 B:2 (version 3: slots 0, 1 and 3 of four, and slot 2 of another host; without hosts: none;
 //   "hold" at the end: stand still)
 //   hosts A:2 B:2 | up a1 | lost a1 REASON (its process ended) | silent a1 (no more heartbeats)
@@ -18,6 +18,7 @@
 //   stands w1 reducing (it sits there and sleeps) | works w1 computing (the same, and uses CPU) | stops w1 (by signal)
 //   resize 4 | replace 1 | replace-host A | drain A | undrain A | plan update w1=2 w2=0.5 | batch 64 | topology star |
 //   train-by averaging | factor 2 | asks w1 workers=4 batch=64 factor=2 topology=star train-by=averaging (its program)
+//   | warm a1 w2:1 (its processes that wait, with their slots; none: no word follows)
 //   | stop user|interrupt|preempted|time|cancelled | stop-now (Ctrl-C) | stop-now user | wait 5s (timers that are due fire in their order) | view
 //   resumed generation=3 issued=4 agents=A:2,B:2 workers=w1@a1:0,w2@a2:0 members=w1,w2 lineage=1@1,3@121 target=2
 //           unsettled=w3 (or: unsettled=nobody) lease=7:2 (version:slots) only=0,2 (slots of the last agent's host)

@@ -1,5 +1,6 @@
 #include "tests/simulation/agent_process.h"
 
+#include <algorithm>
 #include <csignal>
 #include <utility>
 
@@ -79,6 +80,7 @@ void AgentProcess::connected_to_supervisor(Connection& connection) {
   hello.agent = id_;
   hello.host_name = host_.name;
   for (const WorkerId worker : workers_) hello.workers.push_back(worker);
+  hello.warm = warm_;
   send(hello);
   const bool first = !std::exchange(was_up_, true);
   if (first) {
@@ -160,12 +162,60 @@ void AgentProcess::on(const SpawnWorker& order) {
     return send(WorkerSpawnFailed{order.worker, "out of processes"});
   }
   workers_.insert(order.worker);
+  slots_[order.worker] = order.slot;
   records_[order.worker];
+  const bool warm = order.warm && take_warm(order.slot);
+  if (warm) world_.log(id_, [&] { return to_string(order.worker) + " is a warm process"; });
   send(WorkerSpawned{order.worker, 1000});
-  auto process = std::make_unique<WorkerProcess>(world_, order.worker, id_, host_, order.environment);
+  auto process = std::make_unique<WorkerProcess>(world_, order.worker, id_, host_, order.environment, warm);
   WorkerProcess& started = *process;
   world_.workers[order.worker] = std::move(process);
   started.begin();
+}
+
+// The program of a warm process stays where it is, and whatever the worker before had is gone with it.
+bool AgentProcess::take_warm(std::uint32_t slot) {
+  const auto found = std::find_if(warm_.begin(), warm_.end(),
+                                  [&](const auto& process) { return process.slot == slot && !process.ending; });
+  if (found == warm_.end()) return false;
+  warm_.erase(found);
+  warm_changed();
+  return true;
+}
+
+void AgentProcess::on(const KeepWarm& order) {
+  if (workers_.contains(order.worker)) keep_.insert(order.worker);
+}
+
+void AgentProcess::on(const EndWarm& order) {
+  end_warm(order.worker, world_.rng.time(Micros(500), Micros(300'000)));
+}
+
+void AgentProcess::keep_warm(WorkerId worker) {
+  warm_.push_back({worker, slots_[worker], 1000});
+  warm_changed();
+  // Its time is over, it needs too much memory, or it fails.
+  world_.queue.after(world_.rng.time(Micros(1'000), Micros(20'000'000)), [this, worker, life = std::weak_ptr(life_)] {
+    if (!life.expired()) deliver([this, worker] { end_warm(worker, Micros(1'000)); });
+  });
+}
+
+void AgentProcess::end_warm(WorkerId was, Micros after) {
+  for (auto& process : warm_) {
+    if (process.worker != was || std::exchange(process.ending, true)) continue;
+    warm_changed();
+    world_.queue.after(after, [this, was, life = std::weak_ptr(life_)] {
+      if (life.expired()) return;
+      deliver([this, was] {
+        std::erase_if(warm_, [&](const auto& each) { return each.worker == was; });
+        warm_changed();
+      });
+    });
+  }
+}
+
+void AgentProcess::warm_changed() {
+  send(WarmProcesses{warm_});
 }
 
 void AgentProcess::on(const StopWorker& order) {
@@ -234,6 +284,8 @@ void AgentProcess::worker_exited(WorkerId worker, int exit_code, int signal) {
   world_.queue.after(kMaxLocal, [this, worker, exit_code, signal, life = std::weak_ptr(life_)] {
     if (life.expired()) return;
     deliver([this, worker, exit_code, signal] {
+      const bool in_order = exit_code == 0 && signal == 0;
+      if (keep_.erase(worker) != 0 && in_order && !stopping_) keep_warm(worker);
       send_report();
       const WorkerExited exited{worker, exit_code, signal, {}};
       send(exited);

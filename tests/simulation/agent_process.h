@@ -36,6 +36,7 @@ class AgentProcess {
   void resume();
   bool paused() const { return paused_; }
   const Connection* connection() const { return connection_; }
+  const std::vector<protocol::WarmProcess>& warm() const { return warm_; }
   void break_connection();
   void notice();  // its probe reports that the host is going away
 
@@ -60,6 +61,12 @@ class AgentProcess {
   void on(const protocol::StopAgent& order);
   void on(const protocol::AskAgent& order);
   void answer(const protocol::AskAgent& order, Micros latest, std::string line);
+  void on(const protocol::KeepWarm& order);
+  void on(const protocol::EndWarm& order);
+  void keep_warm(WorkerId worker);
+  void end_warm(WorkerId was, Micros after);
+  void warm_changed();
+  bool take_warm(std::uint32_t slot);
   void on(const protocol::SignalWorker&) {}
   void on(const protocol::SupervisorHeartbeat& heartbeat);
   void on(const protocol::CheckHost&) {}
@@ -75,6 +82,9 @@ class AgentProcess {
   std::set<WorkerId> workers_;                          // alive ones
   std::map<WorkerId, launcher::WorkerRecord> records_;  // also of those that have ended
   std::vector<protocol::WorkerExited> exits_;
+  std::map<WorkerId, std::uint32_t> slots_;
+  std::set<WorkerId> keep_;
+  std::vector<protocol::WarmProcess> warm_;
   Instant last_seen_;
   bool was_up_ = false;
   bool stopping_ = false;

@@ -68,6 +68,9 @@ MUTANTS = {
     "drain_ends_with_its_supervisor": (
         CORE + "takeover.cc", "for (const Resumed::AgentPlace& place : event.agents) {",
         "for (const Resumed::AgentPlace& place : event.agents) {\n    if (place.drained) continue;", {"drain_stays"}),
+    "warm_process_in_a_taken_slot": (
+        CORE + "warm.cc", "      if (may_stay(agent, process)) return false;",
+        "      if (settings_.keeps_warm || may_stay(agent, process)) return false;", {"warm_is_alone"}),
     "checkpoint_fence_ignored": (
         "train/checkpoint/lineage.cc", "    if (!is_fenced_out(identity, lineage)) valid.push_back(identity);",
         "    valid.push_back(identity);", {"no_fenced_checkpoint", "newest_checkpoint"}),

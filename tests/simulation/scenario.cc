@@ -24,6 +24,7 @@ Scenario::Scenario(std::uint64_t seed, std::size_t trace_lines)
       undrains_(seed ^ 0xd4a1f5ULL),
       power_(seed ^ 0x90e3c07ULL),
       budgets_(seed ^ 0xb0d9e75ULL),
+      warm_(seed ^ 0x3a2b1c5ULL),
       world_(std::make_unique<World>(seed, make_setup(), trace_lines)) {
   make_hosts();
 }
@@ -52,6 +53,7 @@ Setup Scenario::make_setup() {
   setup.orphan_grace = Millis(rng_.chance(0.3) ? rng_.between(2'000, 10'000) : 60'000);
   draw_target_settings(setup);
   settings.leased = leases_.chance(0.25);
+  settings.keeps_warm = warm_.chance(0.4);
   if (!has_target_ && budgets_.chance(0.2)) limit_budgets(settings.failures);
   return setup;
 }

@@ -68,6 +68,7 @@ class Scenario {
   void draw_target_settings(Setup& setup);
   void reach_target();
   void run_until_target(const std::string& after);
+  void check_warm(const std::string& after);
   void ask_again_after_hidden_loss();
   std::string away_from_target() const;
   void check_lease();
@@ -89,6 +90,7 @@ class Scenario {
   Rng undrains_;
   Rng power_;
   Rng budgets_;
+  Rng warm_;
   bool has_target_ = false;      // the program does not end by itself
   bool below_min_ends_ = false;  // wait_for_min is short
   bool limited_ = false;         // few losses end the run

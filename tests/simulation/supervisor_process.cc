@@ -97,7 +97,7 @@ void SupervisorProcess::accept(AgentId agent, Connection& accepted) {
         entry.connection = connection;
         entry.acknowledged_report = 0;
         entry.came = true;
-        feed(core::AgentConnected{agent, hello->workers});
+        feed(core::AgentConnected{agent, hello->workers, hello->warm});
       },
       [this, agent, connection, life = std::weak_ptr(life_)] {
         if (!life.expired() && entries_[agent].connection == connection) closed(agent);
@@ -146,6 +146,9 @@ void SupervisorProcess::received(AgentId agent, const AgentUp& message) {
     if (owns(agent, exited->worker)) {
       feed(core::WorkerExited{exited->worker, exited->exit_code, exited->signal, exited->last_error_lines});
     }
+  }
+  if (const auto* warm = std::get_if<WarmProcesses>(&message)) {
+    return feed(core::WarmReported{agent, warm->processes});
   }
   if (const auto* answer = std::get_if<AgentAnswer>(&message)) return feed(core::AgentAnswered{agent, *answer});
   if (const auto* from = std::get_if<FromWorker>(&message)) {
@@ -310,6 +313,7 @@ void SupervisorProcess::perform(const core::SpawnWorker& action) {
     lineage += (lineage.empty() ? "" : ",") + std::to_string(fence.generation) + ":" + std::to_string(fence.first_step);
   }
   if (!lineage.empty()) order.environment.push_back("ELASTICTRAIN_LINEAGE=" + lineage);
+  order.warm = action.warm;
   send(action.agent, std::move(order));
 }
 
@@ -325,6 +329,14 @@ void SupervisorProcess::check_stop(WorkerId worker) const {
 void SupervisorProcess::perform(const core::StopWorker& action) {
   check_stop(action.worker);
   send_to_worker(action.worker, StopWorker{action.worker, action.grace_ms});
+}
+
+void SupervisorProcess::perform(const core::KeepWarm& action) {
+  send(action.agent, KeepWarm{action.worker});
+}
+
+void SupervisorProcess::perform(const core::EndWarm& action) {
+  send(action.agent, EndWarm{action.worker});
 }
 
 void SupervisorProcess::perform(const core::AskAgent& action) {

@@ -60,6 +60,8 @@ class SupervisorProcess {
   void perform(const core::SpawnWorker& action);
   void perform(const core::StopWorker& action);
   void perform(const core::AskAgent& action);
+  void perform(const core::KeepWarm& action);
+  void perform(const core::EndWarm& action);
   void perform(const core::SendToWorkers& action);
   void perform(const core::ArmTimer& action);
   void perform(const core::CancelTimer& action);

@@ -5,6 +5,7 @@
 
 #include "heuristics/batch_plan.h"
 #include "supervisor/core/transitions.h"
+#include "tests/simulation/agent_process.h"
 #include "tests/simulation/scenario.h"
 #include "tests/simulation/supervisor_process.h"
 #include "tests/simulation/worker_process.h"
@@ -94,9 +95,27 @@ void Scenario::run_until_target(const std::string& after) {
     if (good++ == 0) since = world_->oracle.surviving_steps();
     if (good < kSlicesAtTarget || world_->oracle.surviving_steps() == since) continue;
     world_->undisturbed = true;
-    return;
+    return check_warm(after);
   }
   if (!over()) world_->violated("target_is_reached", "after " + after + " " + away_from_target());
+}
+
+// A process without a worker costs nobody a slot: it waits only where a worker of the run may start, and none is.
+void Scenario::check_warm(const std::string& after) {
+  const core::RunView view = world_->supervisor->machine().view();
+  for (const auto& [id, agent] : world_->agents) {
+    for (const auto& process : agent->warm()) {
+      const std::string host = agent->host().name;
+      const bool shared = std::any_of(view.workers.begin(), view.workers.end(), [&](const core::WorkerView& worker) {
+        return worker.host == host && worker.slot == process.slot;
+      });
+      const bool usable = !world_->setup.settings.leased || world_->leases(host, process.slot);
+      if (world_->setup.settings.keeps_warm && usable && !shared && !world_->drained.contains(host)) continue;
+      world_->violated("warm_is_alone", "after " + after + " the process that was " + to_string(process.worker) +
+                                            " waits in slot " + std::to_string(process.slot) + " of " + host +
+                                            (shared ? ", where a worker is" : ", which the run may not use"));
+    }
+  }
 }
 
 // That a spare hangs shows only when it is to train, after the last fault. Where a loss lowers the size, this one does,

@@ -77,7 +77,8 @@ Task<std::optional<Sum>> WorkerProcess::collective(Part part) {
 
 Task<> WorkerProcess::live() {
   const Program& program = world_.setup.program;
-  co_await sleep(never_ready_ ? kForever : world_.rng.time(program.start_min, program.start_max));
+  const Micros start = warm_ ? Micros(1'000) : world_.rng.time(program.start_min, program.start_max);
+  co_await sleep(never_ready_ ? kForever : start);
   WorkerReady ready;
   ready.state_bytes = 1'000;
   ready.state_layout_hash = 7;

@@ -17,8 +17,15 @@ using Machine = session::WorkerMachine;
 
 }  // namespace
 
-WorkerProcess::WorkerProcess(World& world, WorkerId id, AgentId agent, Host& host, std::vector<std::string> environment)
-    : world_(world), id_(id), agent_(agent), host_(host), environment_(std::move(environment)), machine_(id) {
+WorkerProcess::WorkerProcess(World& world, WorkerId id, AgentId agent, Host& host, std::vector<std::string> environment,
+                             bool warm)
+    : world_(world),
+      id_(id),
+      agent_(agent),
+      host_(host),
+      environment_(std::move(environment)),
+      warm_(warm),
+      machine_(id) {
   world_.homes[id] = &host;
 }
 

@@ -27,7 +27,8 @@ class World;
 
 class WorkerProcess {
  public:
-  WorkerProcess(World& world, WorkerId id, AgentId agent, Host& host, std::vector<std::string> environment);
+  // `warm`: the process has started before, as another worker.
+  WorkerProcess(World& world, WorkerId id, AgentId agent, Host& host, std::vector<std::string> environment, bool warm);
   ~WorkerProcess();
 
   void begin();
@@ -123,6 +124,7 @@ class WorkerProcess {
   const AgentId agent_;
   Host& host_;
   const std::vector<std::string> environment_;
+  const bool warm_;
   session::WorkerMachine machine_;
   bool paused_ = false;
   bool hung_ = false;

@@ -137,14 +137,30 @@ struct AgentEnded {
 ET_RECORD(AgentEnded, "agent_ended", "An agent ended as it was told to.", ET_FIELD(host), ET_FIELD(agent),
           ET_FIELD(reason))
 
+struct KeptWarm {
+  WorkerId worker;
+  std::string host;
+  std::uint32_t slot = 0;
+  std::int64_t pid = 0;
+};
+ET_RECORD(KeptWarm, "kept_warm", "The process of a worker that a shrink let go stays, to be another worker.",
+          ET_FIELD(worker), ET_FIELD(host), ET_FIELD(slot), ET_FIELD(pid))
+
+struct WarmEnded {
+  WorkerId worker;
+  std::string host;
+};
+ET_RECORD(WarmEnded, "warm_ended", "A process that was kept ends, or has ended.", ET_FIELD(worker), ET_FIELD(host))
+
 struct Collectives {
   std::string host;
   std::vector<std::string> lines;
 };
 ET_RECORD(Collectives, "collectives", "NCCL's report on the collectives of the job.", ET_FIELD(host), ET_FIELD(lines))
 
-using HostRecords = RecordList<HostPollFailed, HostOffered, HostAgain, HostSlotsChanged, HostVanished, HostBack,
-                               HostNotice, HostReleased, HostCooled, AgentHello, AgentConnected, AgentSuspect,
-                               AgentHealthy, AgentCutOff, AgentBack, AgentLost, AgentEnded, Collectives>;
+using HostRecords =
+    RecordList<HostPollFailed, HostOffered, HostAgain, HostSlotsChanged, HostVanished, HostBack, HostNotice,
+               HostReleased, HostCooled, AgentHello, AgentConnected, AgentSuspect, AgentHealthy, AgentCutOff, AgentBack,
+               AgentLost, AgentEnded, KeptWarm, WarmEnded, Collectives>;
 
 }  // namespace elastictrain::core::record

@@ -1,5 +1,6 @@
 """The door of the two-line interface: `elastic()`."""
 
+import os
 from typing import Any, Callable, Dict, List, Optional, Sequence, Type, Union
 
 from torch import nn
@@ -53,6 +54,8 @@ def elastic(model: nn.Module, optimizer: Union[Optimizer, Sequence[Optimizer]], 
                 min_local_samples=accumulation * min(max(min_batch, int(accumulation > 1)), batch))
     optimizers = [optimizer] if isinstance(optimizer, Optimizer) else list(optimizer)
     _close_earlier()
+    # The loop of a process that becomes another worker would be in an epoch that is over.
+    os.environ.pop("ELASTICTRAIN_PARKS", None)
     session = Session()
     try:
         run = _kind(session, model, optimizers, dataset, data, dict(state or {}), warm_up, leave == "exit", loader,
