@@ -397,7 +397,7 @@ TEST_CASE("an agent takes all descriptors that it may have, its workers keep the
   rlimit limit{};
   REQUIRE(::getrlimit(RLIMIT_NOFILE, &limit) == 0);
   const auto soft = std::to_string(limit.rlim_max / 2);
-  Lab lab([](AgentBootstrap&) {}, {"sh", "-c", "ulimit -Sn " + soft + "; exec " TEST_AGENT " agent"});
+  Lab lab([](AgentBootstrap&) {}, {"sh", "-c", "ulimit -Sn " + soft + R"(; exec "$0" agent)", TEST_AGENT});
   lab.spawn("echo limit=$(ulimit -Sn)");
   CHECK(lab.supervisor.await_line(0, kWorker, "limit=" + soft));
   rlimit agent{};
@@ -406,7 +406,7 @@ TEST_CASE("an agent takes all descriptors that it may have, its workers keep the
 }
 
 TEST_CASE("without descriptors a spawn fails with the remedy, the agent continues and does not spin") {
-  Lab lab([](AgentBootstrap&) {}, {"sh", "-c", "ulimit -n 40; exec " TEST_AGENT " agent"});
+  Lab lab([](AgentBootstrap&) {}, {"sh", "-c", R"(ulimit -n 40; exec "$0" agent)", TEST_AGENT});
   std::uint32_t next = 10;
   std::vector<WorkerId> living;
   while (lab.supervisor.all<WorkerSpawnFailed>(0).empty() && next < 40) {
