@@ -82,6 +82,16 @@ class Alone(unittest.TestCase):
         trained(self.session)
         self.assertEqual(best[0], 0.5)
 
+    def test_state_of_each_worker_is_any_writable_buffer_of_the_host(self):
+        own = array.array("d", [0.5])
+        self.session.share_local_state("own", own)
+        with self.assertRaisesRegex(elastictrain.SessionError, '"own" is shared twice'):
+            self.session.share_local_state("own", own)
+        trained(self.session)
+        self.assertEqual(own[0], 0.5)
+        with self.assertRaisesRegex(elastictrain.SessionError, "after start"):
+            self.session.share_local_state("late", own)
+
     def test_the_norms_of_two_halves_show_the_noise_of_one_worker(self):
         self.session.set_data(sample_count=8, batch=4)
         self.assertTrue(self.session.start())

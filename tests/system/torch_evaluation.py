@@ -1,5 +1,5 @@
 """A program that evaluates in each step, before its pass: all workers must see one model, a new one in its first step too,
-except for a buffer that is each worker's own."""
+except for a buffer that is each worker's own. A run that resumes has that of each rank again."""
 
 import os
 import time
@@ -25,8 +25,13 @@ def evaluate():
     return sum(value.double().sum() for name, value in model.state_dict().items() if name != "own")
 
 
+begins = True
 for _ in run.epochs():
     for x, in run:
+        if begins and os.environ.get("ELASTICTRAIN_RESUME") == "1":
+            print(f"the own buffer of rank {run.rank} begins with {float(model.own):.0f} after step {run.step - 1}", flush=True)
+            own.copy_(model.own)
+        begins = False
         with run.evaluation():
             seen = evaluate()
             low, high = run.reduce(seen.clone(), "min"), run.reduce(seen.clone(), "max")

@@ -102,6 +102,25 @@ class Changes(Case):
             self.assertNotIn("the own buffer differs", run.text())
 
 
+    def test_a_run_that_resumes_gives_each_rank_its_own_buffer(self):
+        with tempfile.TemporaryDirectory() as directory:
+            config = torch_job((1, 2, 2), (os.path.join(HERE, "torch_evaluation.py"),),
+                               checkpoint={"directory": directory, "interval_steps": 10})
+            with torch_run(config) as run:
+                run.wait_checkpoint(directory, 30, START_S)
+                run.lose_everything()
+                run.resume()
+                run.wait_text("the own buffer of rank 1 begins", START_S)
+                run.wait_more_steps(5)
+                run.do("stop", run.name, timeout=60)
+                run.wait(END_S)
+                found = re.findall(r"the own buffer of rank (\d) begins with (\d+) after step (\d+)", run.text())
+                self.assertEqual(len(found), 2, found)
+                for rank, value, step in found:  # it begins with the number of its worker, and counts the steps
+                    self.assertEqual(int(value), int(rank) + int(step), found)
+                self.assertNotIn("the own buffer differs", run.text())
+
+
 @unittest.skipIf(PYTHON is None, WHY_NOT)
 class Losses(Case):
     def test_a_worker_is_killed_at_every_place_of_a_step(self):

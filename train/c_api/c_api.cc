@@ -179,6 +179,11 @@ et_status et_share_first_tensor(et_session* session, const char* name, void* dat
   return guarded([&] { session->session.share_first_tensor(name, data, dtype, {shape, dimensions}, every_steps); });
 }
 
+et_status et_share_local_state(et_session* session, const char* name, void* data, size_t bytes) {
+  if (session == nullptr || name == nullptr || (data == nullptr && bytes != 0)) return null_argument();
+  return guarded([&] { session->session.share_local_state(name, data, bytes); });
+}
+
 et_status et_move_state(et_session* session, const char* name, void* data) {
   if (session == nullptr || name == nullptr || data == nullptr) return null_argument();
   return guarded([&] { session->session.move_state(name, data); });

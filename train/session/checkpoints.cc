@@ -92,11 +92,15 @@ checkpoint::Snapshot Checkpoints::snapshot() const {
           .early = parts_.early.values()};
 }
 
+bool Checkpoints::is_due(Step committed, Step steps) const {
+  const auto every = parts_.environment.checkpoint_every;
+  return checkpointer_ && every != 0 && committed % every < steps;
+}
+
 void Checkpoints::step_committed(Step steps) {
   if (!checkpointer_) return;
   report_notes();
-  const auto every = parts_.environment.checkpoint_every;
-  if (every == 0 || parts_.course.committed_step() % every >= steps) return;
+  if (!is_due(parts_.course.committed_step(), steps)) return;
   parts_.audits.report();  // a run that continues from this checkpoint counts these records
   if (parts_.seat.rank == 0) checkpointer_->begin(snapshot());
 }

@@ -38,6 +38,7 @@ class Checkpoints {
 
   // Does nothing without a directory.
   void open();
+  bool is_open() const { return checkpointer_ != nullptr; }
   // For rank 0 of a first generation and a worker without a launcher: continues from the newest checkpoint, or starts
   // without touching existing ones.
   void resume();
@@ -48,7 +49,8 @@ class Checkpoints {
   // cut off.
   void enter(const std::vector<protocol::Fence>& lineage, bool announce);
 
-  // The commit advanced by this number of steps.
+  // Whether one is due once the commit has advanced by this number of steps, to this one.
+  bool is_due(Step committed, Step steps) const;
   void step_committed(Step steps);  // writes one if it is due
   void write_by_first_rank();
   void write();       // the last one: training waits for it

@@ -15,7 +15,7 @@ auto with_name(std::string_view name) {
 }  // namespace
 
 void EarlyValues::share(std::string_view name, std::span<const std::byte> bytes, bool in_step) {
-  if (bytes_besides(name) + name.size() + bytes.size() > kMaxBytes) {
+  if (!has_room(name, bytes.size())) {
     throw SessionError("share_early(\"" + std::string(name) + "\"): all early values together may have " +
                        std::to_string(kMaxBytes) + " bytes; share large state with share_state()");
   }

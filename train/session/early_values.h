@@ -18,6 +18,9 @@ class EarlyValues {
  public:
   static constexpr std::size_t kMaxBytes = 4U << 20;  // of all names and values together
 
+  bool has_room(std::string_view name, std::size_t bytes) const {
+    return bytes_besides(name) + name.size() + bytes <= kMaxBytes;
+  }
   // In a step: from its commit on. Otherwise now.
   void share(std::string_view name, std::span<const std::byte> bytes, bool in_step);
   // Null: there is none of this name.

@@ -26,7 +26,7 @@ void Membership::announce() {
   const DataOptions& data = parts_.course.data();
   const Status announced =
       parts_.plane->announce({.state_bytes = parts_.buffers.total_bytes(),
-                              .state_layout_hash = parts_.buffers.layout_hash(),
+                              .state_layout_hash = parts_.buffers.layout_hash() ^ parts_.local.layout(),
                               .sample_count = data.sample_count,
                               .batch = data.batch,
                               .epochs = data.epochs,
@@ -36,8 +36,14 @@ void Membership::announce() {
                                            .shuffle = data.shuffle,
                                            .min_local_samples = data.min_local_samples,
                                            .drop_last = data.drop_last},
-                              .state_items = parts_.buffers.describe(limits::kMaxStateItemsBytes)});
+                              .state_items = describe_state()});
   if (!announced) parts_.lifecycle.fail(announced.error().message);
+}
+
+std::string Membership::describe_state() const {
+  auto items = parts_.buffers.describe(limits::kMaxStateItemsBytes);
+  if (items.size() + parts_.local.items().size() <= limits::kMaxStateItemsBytes) items += parts_.local.items();
+  return items;
 }
 
 bool Membership::take_first_seat() {
@@ -87,12 +93,20 @@ void Membership::begin_training(const protocol::GenerationPlan& plan) {
   parts_.replicas.set_whole();
   parts_.forward.adopt();
   parts_.first.adopt();
+  resume_local_state();
   parts_.checkpoints.enter(plan.lineage, parts_.checkpoints.found_earlier());
   account_for_checkpoint();
   parts_.measurements.seated(seat.generation, parts_.course.committed_step());
   parts_.plane->send(protocol::WorkerActive{plan.generation, parts_.course.next_step(), 0});
   parts_.log.event("ready", seat.rank, seat.world_size(), seat.generation);
   parts_.view.publish_first();
+}
+
+// A first generation that does not begin at the first step begins with a checkpoint.
+void Membership::resume_local_state() {
+  if (parts_.course.committed_step() == 0 || parts_.local.adopt(parts_.early, parts_.seating.seat().rank)) return;
+  parts_.plane->send(protocol::WorkerNote{
+      "local_state", "the checkpoint has no local state of this rank and layout; it begins with its initial one"});
 }
 
 Status Membership::replicate_from_first_rank() {

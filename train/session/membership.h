@@ -13,6 +13,7 @@
 #include "train/session/first_state.h"
 #include "train/session/forward_state.h"
 #include "train/session/lifecycle.h"
+#include "train/session/local_state.h"
 #include "train/session/measurements.h"
 #include "train/session/replicas.h"
 #include "train/session/seat_view.h"
@@ -35,6 +36,7 @@ class Membership {
     EarlyValues& early;
     ForwardState& forward;
     FirstState& first;
+    LocalState& local;
     Replicas& replicas;
     StateHandover& handover;
     Checkpoints& checkpoints;
@@ -58,6 +60,8 @@ class Membership {
   bool end_before_seat(Outcome outcome);
   bool begin_first_generation(TakenSeat taken);
   void require_a_beginning();
+  void resume_local_state();
+  std::string describe_state() const;
   Status replicate_from_first_rank();
   void begin_training(const protocol::GenerationPlan& plan);
   void account_for_checkpoint();

@@ -18,6 +18,7 @@
 #include "train/session/first_state.h"
 #include "train/session/forward_state.h"
 #include "train/session/input_copies.h"
+#include "train/session/local_state.h"
 #include "train/session/model_exchange.h"
 #include "train/session/step_log.h"
 #include "train/session/step_memory.h"
@@ -41,6 +42,7 @@ struct Program {
   EarlyValues early;
   ForwardState forward;
   FirstState first;
+  LocalState local;
   std::set<std::string, std::less<>> copied;  // names of the state of `forward` and `first`, which stays where it is
   ModelExchange models;
   std::unique_ptr<DeviceSide> device;  // null: the program trains in host memory

@@ -27,6 +27,9 @@ void Session::share_first_tensor(std::string_view name, void* data, std::string_
                                  std::span<const std::uint64_t> shape, std::uint64_t every_steps) {
   impl_->share_first_tensor(name, data, dtype, shape, every_steps);
 }
+void Session::share_local_state(std::string_view name, void* data, std::size_t bytes) {
+  impl_->share_local_state(name, {static_cast<std::byte*>(data), bytes});
+}
 void Session::move_state(std::string_view name, void* data) {
   impl_->move_state(name, data);
 }

@@ -126,14 +126,20 @@ void Session::Impl::send_first_state(bool in_background) {
   const auto place = view().rank == 0 ? Place::kFirst : Place::kOther;
   const bool has_state = !worker.handover.is_receiving();
   for (const auto marked : program_.first.take(worker.course.next_step(), has_state ? place : Place::kWithoutState)) {
-    auto& bucket = own_bucket(marked, [marked](comm::Communicator& others) { return others.broadcast(marked, 0); });
-    if (in_background) {
-      worker.runner.submit(bucket);
-    } else {
-      worker.measurements.clock().collective_begins(session::Clock::now());
-      settle(worker.runner.reduce(bucket), false);
-    }
+    reduce_own(own_bucket(marked, [marked](comm::Communicator& others) { return others.broadcast(marked, 0); }),
+               in_background);
   }
+  if (!worker.checkpoints.is_due(worker.course.next_step(), 1) || program_.local.is_empty()) return;
+  program_.local.take();
+  reduce_own(own_bucket({}, [this](comm::Communicator& others) { return program_.local.gather(others); }),
+             in_background);
+}
+
+void Session::Impl::reduce_own(session::Bucket& bucket, bool in_background) {
+  auto& worker = *worker_;
+  if (in_background) return worker.runner.submit(bucket);
+  worker.measurements.clock().collective_begins(session::Clock::now());
+  settle(worker.runner.reduce(bucket), false);
 }
 
 session::Bucket& Session::Impl::own_bucket(Bytes in_place, session::Collective collective) {
@@ -159,9 +165,7 @@ void Session::Impl::share(const char* what, Bytes in_place, session::Collective 
   if (!worker_->runner.is_open()) return share_between_steps(what, collective);
   program_.keeps_step = true;
   settle_background();
-  auto& bucket = own_bucket(in_place, std::move(collective));
-  worker_->measurements.clock().collective_begins(session::Clock::now());
-  settle(worker_->runner.reduce(bucket), false);
+  reduce_own(own_bucket(in_place, std::move(collective)), false);
 }
 
 void Session::Impl::share_between_steps(const char* what, const session::Collective& collective) {

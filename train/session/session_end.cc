@@ -46,8 +46,28 @@ Status Session::Impl::finish_together() {
   if (worker.course.replicas_differ()) {
     if (auto status = equalize_replicas(); !status) return status;
   }
+  if (auto status = gather_local_state(); !status) return status;
   worker.checkpoints.write_by_first_rank();
   return plane_ ? last_barrier() : Status();
+}
+
+Status Session::Impl::gather_local_state() {
+  if (program_.local.is_empty() || !worker_->checkpoints.is_open()) return {};
+  program_.local.take();
+  const auto& seat = worker_->seating.seat();
+  if (auto status = worker_->gate.run("local state", [&] { return program_.local.gather(*seat.communicator); });
+      !status) {
+    return status;
+  }
+  commit_local_state(false);
+  return {};
+}
+
+void Session::Impl::commit_local_state(bool in_step) {
+  if (program_.local.commit(program_.early, in_step)) return;
+  worker_->reports.tell("local_state",
+                        "the local states of all ranks are too large together, so this checkpoint has those "
+                        "of an earlier step, if any; share less with share_local_state()");
 }
 
 Status Session::Impl::equalize_replicas() {

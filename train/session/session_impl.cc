@@ -113,6 +113,7 @@ void Session::Impl::start_alone() {
   if (program_.device) reach_device_alone();
   worker.course.begin(seat.shares, 1);
   worker.checkpoints.resume();
+  if (worker.course.committed_step() != 0) program_.local.adopt(program_.early, 0);
   program_.forward.adopt();
   program_.first.adopt();
   worker.checkpoints.enter({}, worker.checkpoints.found_earlier());
@@ -185,7 +186,7 @@ bool Session::Impl::may_run_ahead() const {
   const bool is_asked = plane_ != nullptr && environment.round.count() > 0 &&
                         worker_->averaging.synchronization() == protocol::Synchronization::kPairAveraging;
   return is_asked && environment.keep_gradients && worker_->seating.seat().world_size() > 1 && !program_.keeps_step &&
-         !program_.data.drop_last && program_.forward.empty() && program_.first.empty();
+         !program_.data.drop_last && program_.forward.empty() && program_.first.empty() && program_.local.is_empty();
 }
 
 void Session::Impl::account_for_dropped_samples() {
@@ -305,6 +306,7 @@ void Session::Impl::commit_step(const StepMetrics& metrics) {
   if (worker.runner.step().is_local) return end_batch();
   program_.forward.commit();
   program_.first.commit(worker.seating.seat().rank == 0);
+  commit_local_state(true);
   worker.runner.count_used(worker.lane.read().claims);
   worker.measurements.lane_read(worker.runner.step(), worker.lane.last());
   const Step steps = worker.runner.step().division.steps;
@@ -372,6 +374,7 @@ void Session::Impl::discard_step() {
   worker_->measurements.clock().step_ends(session::Clock::now());
   worker_->runner.take();
   program_.early.discard();
+  program_.local.discard();
   plane_->step_discarded();
   meets_others_in_next_step_ = true;
   rejoin();

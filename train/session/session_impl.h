@@ -38,6 +38,7 @@ class __attribute__((visibility("hidden"))) Session::Impl {
                             std::span<const std::uint64_t> shape);
   void share_first_tensor(std::string_view name, void* data, std::string_view dtype,
                           std::span<const std::uint64_t> shape, std::uint64_t every_steps);
+  void share_local_state(std::string_view name, std::span<std::byte> bytes);
   void move_state(std::string_view name, void* data);
   std::uint64_t await_start(std::uint64_t epoch);
   void share_early(std::string_view name, const void* data, std::size_t bytes);
@@ -129,6 +130,8 @@ class __attribute__((visibility("hidden"))) Session::Impl {
   void finish_training();
   Status finish_together();
   Status equalize_replicas();
+  Status gather_local_state();
+  void commit_local_state(bool in_step);
   Status last_barrier();
 
   // A process that outlives its worker: it parks between two steps and continues in the program's loop as the next
@@ -143,6 +146,7 @@ class __attribute__((visibility("hidden"))) Session::Impl {
   void share(const char* what, std::span<std::byte> in_place, session::Collective collective);
   session::Bucket& own_bucket(std::span<std::byte> in_place, session::Collective collective);
   void require_that_all_meet(const char* what) const;
+  void reduce_own(session::Bucket& bucket, bool in_background);
   void share_between_steps(const char* what, const session::Collective& collective);
   void take_next_seat();
   void reach_device_alone();

@@ -55,6 +55,16 @@ void Session::Impl::share_first_tensor(std::string_view name, void* data, std::s
   program_.copied.emplace(name);
 }
 
+void Session::Impl::share_local_state(std::string_view name, std::span<std::byte> bytes) {
+  lifecycle_.require(lifecycle_.may_describe(), "share_local_state() after start(); register all state before start()");
+  lifecycle_.require(bytes.data() != nullptr || bytes.empty(),
+                     "share_local_state() with a null pointer; pass the buffer's address");
+  if (!program_.local.add(name, bytes)) {
+    throw SessionError("local state \"" + std::string(name) +
+                       "\" is shared twice; give every buffer a name of its own");
+  }
+}
+
 // Transfers and copies of the state have ended where the program may write it.
 void Session::Impl::move_state(std::string_view name, void* data) {
   const auto& runner = worker_->runner;

@@ -83,6 +83,7 @@ Worker::Worker(Program& program, Lifecycle& lifecycle, ControlPlane* plane, Work
                   .early = program.early,
                   .forward = program.forward,
                   .first = program.first,
+                  .local = program.local,
                   .replicas = replicas,
                   .handover = handover,
                   .checkpoints = checkpoints,

@@ -195,7 +195,10 @@ void FakeRun::read_from(int fd) {
   while (auto body = source->next()) {
     auto message = protocol::decode_body<protocol::WorkerToAgent>(*body);
     REQUIRE(message.ok());
-    if (const auto* hello = std::get_if<protocol::WorkerHello>(&*message)) {
+    if (std::holds_alternative<protocol::WorkerAsksEpoch>(*message)) {
+      REQUIRE(speaker != nullptr);
+      if (run_epoch_) send_to(*speaker, protocol::RunEpoch{*run_epoch_});
+    } else if (const auto* hello = std::get_if<protocol::WorkerHello>(&*message)) {
       speaker = &workers_.at(hello->worker);
       ++speaker->hellos;
       if (speaker->is_of_pool) speaker->pid = static_cast<pid_t>(hello->pid);
@@ -259,10 +262,13 @@ void FakeRun::reap() {
 }
 
 void FakeRun::send(WorkerId worker, const protocol::WorkerDown& message) {
+  send_to(workers_.at(worker), message);
+}
+
+void FakeRun::send_to(const WorkerRecord& worker, const protocol::WorkerDown& message) {
   const std::string frame = protocol::encode_frame(message);
-  const int fd = workers_.at(worker).fd;
-  if (fd < 0) return;
-  [[maybe_unused]] const auto sent = ::send(fd, frame.data(), frame.size(), MSG_NOSIGNAL);
+  if (worker.fd < 0) return;
+  [[maybe_unused]] const auto sent = ::send(worker.fd, frame.data(), frame.size(), MSG_NOSIGNAL);
 }
 
 void FakeRun::dismiss(WorkerId worker) {

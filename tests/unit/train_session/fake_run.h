@@ -102,6 +102,9 @@ class FakeRun {
   void close_socket(WorkerId worker);
   void stop_listening();
 
+  // What workers that ask are told from now on; nothing: they get no answer.
+  void tell_epoch(std::optional<std::uint64_t> epoch) { run_epoch_ = epoch; }
+
   void let_go();  // workers that wait in a Moment
 
   // --- Losses. Kills and waits for the end.
@@ -153,6 +156,7 @@ class FakeRun {
   void record(WorkerRecord& worker, protocol::WorkerToAgent message);
   void reap();
   void send(WorkerId worker, const protocol::WorkerDown& message);
+  static void send_to(const WorkerRecord& worker, const protocol::WorkerDown& message);
   std::vector<WorkerId> addressees(const protocol::GenerationPlan& plan) const;
 
   TestWorkerOptions options_;
@@ -165,6 +169,7 @@ class FakeRun {
   std::vector<WorkerId> members_;
   Generation generation_ = 0;
   Generation last_number_ = 0;
+  std::optional<std::uint64_t> run_epoch_ = 0;
   std::map<Generation, protocol::GenerationPlan> committed_;
   std::vector<protocol::Fence> fences_;
   bool takes_rounds_ = false;

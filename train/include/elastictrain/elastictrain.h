@@ -169,6 +169,8 @@ ET_API et_status et_share_forward_tensor(et_session* session, const char* name, 
  * `every_steps`-th step are state, and in every worker's memory, from that step's commit on. */
 ET_API et_status et_share_first_tensor(et_session* session, const char* name, void* data, const char* dtype,
                                        const uint64_t* shape, uint32_t dimensions, uint64_t every_steps);
+/* What each rank keeps for itself: in checkpoints, rank by rank, but sent to no joiner; written at any time. */
+ET_API et_status et_share_local_state(et_session* session, const char* name, void* data, size_t bytes);
 /* State that the program has moved, with its content: before et_start(), or where it may be written in a step. */
 ET_API et_status et_move_state(et_session* session, const char* name, void* data);
 /* A small value, equal on all ranks, copied: before et_start() its initial value, later a new one inside a step. A

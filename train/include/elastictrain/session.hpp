@@ -228,6 +228,12 @@ class ELASTICTRAIN_CPP_API Session {
   // as first rank nothing travels. In host memory; move_state() does not apply.
   void share_first_tensor(std::string_view name, void* data, std::string_view dtype,
                           std::span<const std::uint64_t> shape, std::uint64_t every_steps = 1);
+  // State that each rank keeps for itself, such as a generator: never sent to a joiner, never compared, written at any
+  // time; in host memory, and small, as all ranks' values together count as early values. A checkpoint has those of all
+  // ranks as of its step's first all-reduce, or, at the end of the data, as of that end; one that is written at a stop
+  // in between has those of the last step after which one was due. A run that resumes gives each rank of its first
+  // generation the values of that rank; a rank that the checkpoint does not have keeps what it registered.
+  void share_local_state(std::string_view name, void* data, std::size_t bytes);
   // State in host memory that the program has moved, with its content, to another address: before start(), or where it
   // may be written in a step.
   void move_state(std::string_view name, void* data);

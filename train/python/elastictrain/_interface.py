@@ -97,6 +97,7 @@ CALLS: Dict[str, Tuple[Any, ...]] = {
     "share_tensor": (c_char_p, c_void_p, c_char_p, POINTER(c_uint64), c_uint32),
     "share_forward_tensor": (c_char_p, c_void_p, c_char_p, POINTER(c_uint64), c_uint32),
     "share_first_tensor": (c_char_p, c_void_p, c_char_p, POINTER(c_uint64), c_uint32, c_uint64),
+    "share_local_state": (c_char_p, c_void_p, c_size_t),
     "move_state": (c_char_p, c_void_p),
     "step_memory": (c_size_t, POINTER(c_void_p)),
 }

@@ -111,6 +111,16 @@ class Session:
         the memory of all workers, when that step is committed. All workers register it. Raises TypeError as above."""
         self._share_written("share_first_tensor", name, value, every_steps)
 
+    def share_local_state(self, name: str, value: Any) -> None:
+        """State that each rank keeps for itself (a generator, statistics of its own), in a contiguous tensor on the CPU or a
+        buffer; written at any time. It is sent to no new worker. Checkpoints have that of each rank, as of their step's first
+        all-reduce, and a run that resumes gives it back. Small: that of all ranks together is part of the early values."""
+        memory = _memory.of(value)
+        if memory.on_device or (hasattr(value, "data_ptr") and not value.is_contiguous()):
+            raise TypeError(f"'{name}' is no contiguous memory on the CPU")
+        self._do("share_local_state", name.encode(), memory.address, memory.bytes)
+        self._kept.append(value)
+
     def move_state(self, name: str, value: Any) -> None:
         """Shared state of the same size that the program has moved to `value`, with its content: before start(), or between
         the step's last all-reduce and commit_step(). Raises SessionError for a name of share_forward_tensor() or

@@ -53,7 +53,7 @@ class Buffer:
 class Buffers:
     """The buffers of a model. Those that its forward pass writes are `running`; the others are constant.
 
-    `local`: patterns of names of buffers that are each worker's own, which is nothing to this class. Raises ValueError for a
+    `local`: patterns of names of buffers that are each worker's own, which this class only finds. Raises ValueError for a
     pattern that matches none."""
 
     def __init__(self, model: nn.Module, local: Sequence[str] = ()) -> None:
@@ -63,7 +63,8 @@ class Buffers:
             if not fnmatch.filter([buffer.name for buffer in found], pattern):
                 raise ValueError(f"local_state: the model has no buffer '{pattern}'; its buffers are "
                                  f"{', '.join(buffer.name for buffer in found) or 'none'}")
-        self._all = [buffer for buffer in found if not any(fnmatch.fnmatch(buffer.name, pattern) for pattern in local)]
+        self.local = [buffer for buffer in found if any(fnmatch.fnmatch(buffer.name, pattern) for pattern in local)]
+        self._all = [buffer for buffer in found if buffer not in self.local]
         self.running: List[Buffer] = []
         self.constant: List[Buffer] = list(self._all)
         self._begin: List[torch.Tensor] = []  # integer buffers at the begin of the step

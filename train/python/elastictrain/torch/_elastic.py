@@ -31,7 +31,7 @@ def elastic(model: nn.Module, optimizer: Union[Optimizer, Sequence[Optimizer]], 
         the next first worker goes on with them, and checkpoints have them. Tensors must be on the CPU and contiguous.
     first_state_every: steps from one such sending to the next; a first worker that is lost takes with it what it wrote since.
     local_state: names of the model's buffers ("*" and "?" match) that are each worker's own: neither averaged, compared nor
-        sent to new workers, and in no checkpoint.
+        sent to new workers. Checkpoints have them, rank by rank, and a run that resumes gives them back.
     min_batch: samples that a batch has at least; by default 2 for a model with BatchNorm, which cannot train on one.
     accumulation: batches, each with a backward pass, from which a step is made; gradients are those of all of them.
     warm_up: a function of a batch that makes one forward and backward pass; by default a pass is guessed.

@@ -15,6 +15,7 @@ from ._first_state import FirstState
 from ._gradients import Gradients
 from ._likeness import Likeness
 from ._loader import Loader
+from ._local_state import LocalState
 from ._observers import Observers
 from ._state import State
 from .. import _cuda_libraries, session as _session
@@ -71,6 +72,7 @@ class ElasticRun:
         objects = {**objects, "progress": Progress(self)}
         self._state = State(self.session, model, optimizers, buffers, objects, rates)
         self._first = FirstState(self.session, first or {}, first_every)
+        self._local = LocalState(self.session, buffers.local)
         self._buffers = buffers
         self._companion = Companion(session, self._gradients, buffers, self._state, Likeness(self._state.tensors), device)
         self._gradients.before_end, self._gradients.after_end = self._send_companion, self._take_companion
@@ -207,11 +209,13 @@ class ElasticRun:
         if self._started:
             return
         self._started = True
+        self._local.put()
         if not self.session.start():
             self._end()
             return
         self._state.adopt()
         self._first.adopt()
+        self._local.adopt()
         self._follows = True
 
     _follows = False  # it has just joined
@@ -244,6 +248,7 @@ class ElasticRun:
         return self._batch
 
     def _open(self) -> None:
+        self._local.put()
         batch = self._batch = self.session.next_batch()
         self._is_taken = False
         if batch is not None:
