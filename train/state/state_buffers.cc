@@ -46,7 +46,10 @@ std::uint64_t hash_bytes(const void* data, std::size_t bytes, std::uint64_t seed
   }
   unsigned char tail[32] = {};
   if (left != 0) std::memcpy(tail, at, left);
-  for (int i = 0; i < 4; ++i) lane[i] = (lane[i] ^ load(tail + 8 * i)) * kMultipliers[i];
+  for (int i = 0; i < 4; ++i) {
+    lane[i] = (lane[i] ^ load(tail + 8 * i)) * kMultipliers[i];
+    lane[i] ^= lane[i] >> 29;  // a lane of 1 would be its multiplier, which the fold takes to zero
+  }
   return fold(fold(lane[0], lane[1]) ^ bytes, fold(lane[2], lane[3]));
 }
 

@@ -44,6 +44,14 @@ TEST_CASE("the layout hash depends on names, order and sizes, not on content") {
   CHECK(hash("a", 40, "b", 76) != base);
 }
 
+TEST_CASE("small values have hashes of their own, whatever the seed") {
+  for (const std::uint64_t seed : {0, 1, 2}) {
+    std::set<std::uint64_t> hashes;
+    for (std::uint64_t value = 0; value < 1000; ++value) hashes.insert(hash_bytes(&value, sizeof value, seed));
+    CHECK(hashes.size() == 1000);
+  }
+}
+
 TEST_CASE("one flipped bit anywhere changes the content hash") {
   std::vector<unsigned char> bytes(1003);
   StateBuffers buffers;
