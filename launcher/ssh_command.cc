@@ -7,27 +7,10 @@
 #include <cstring>
 #include <string_view>
 
+#include "launcher/remote_scripts.h"
+
 namespace elastictrain::launcher {
 namespace {
-
-// $1: path of the local binary (or empty), $2: build id. Only a binary that nobody but this user and root can change is
-// started; where there is none, one is copied. The directory counts as well, but in a sticky one others replace
-// nothing. One line and no single quotes: csh accepts neither. The shell stays as the agent's parent, because ssh has
-// no exit status for death by a signal, but a shell has 128 + s.
-constexpr const char* kStartScript =
-    "safe() { set -- $(ls -ldLn \"$1\" 2>/dev/null); case \"$1\" in -???\?-?\?-?*|d???\?-?\?-?*|d????????t*) ;; "
-    "*) return 1;; esac; [ \"$3\" = 0 ] || [ \"$3\" = \"$(id -u)\" ]; }; "
-    "for c in \"$1\" \"$HOME/.cache/elastictrain/$2/elastictrain\"; do "
-    "if [ -x \"$c\" ] && safe \"$c\" && safe \"${c%/*}/\" && [ \"$(\"$c\" --build-id </dev/null 2>/dev/null)\" = "
-    "\"$2\" ]; then \"$c\" agent; exit $?; fi; "
-    "done; exit 86";
-
-// $1: build id, $2: bytes, $3: nonce. The size is compared because a broken connection ends the input early.
-constexpr const char* kCopyScript =
-    "umask 077; d=\"$HOME/.cache/elastictrain/$1\"; t=\"$d/new.$3\"; mkdir -p \"$d\" || exit 1; "
-    "if cat >\"$t\" && [ \"$(($(wc -c <\"$t\")))\" = \"$2\" ] && chmod 700 \"$t\" && "
-    "[ \"$(\"$t\" --build-id </dev/null)\" = \"$1\" ] && mv -f \"$t\" \"$d/elastictrain\"; then exit 0; fi; "
-    "rm -f \"$t\"; echo \"the copied elastictrain does not run here or did not arrive whole\" >&2; exit 1";
 
 // The characters that every common shell leaves unchanged between single quotes (fish interprets backslashes there, csh
 // exclamation marks).
@@ -40,9 +23,9 @@ std::string in_quotes(const std::string& text) {
   return "'" + (is_plain(text) ? text : std::string()) + "'";
 }
 
-std::string remote_line(const char* script, const std::vector<std::string>& parameters) {
-  std::string line = "exec sh -c '" + std::string(script) + "' elastictrain";
-  for (const auto& parameter : parameters) line += " " + in_quotes(parameter);
+std::string remote_line(const RemoteScript& script) {
+  std::string line = "exec sh -c '" + std::string(script.text) + "' elastictrain";
+  for (const auto& parameter : script.parameters) line += " " + in_quotes(parameter);
   return line;
 }
 
@@ -97,14 +80,14 @@ std::vector<std::string> ssh_prefix(const SshOptions& options, const std::string
 std::vector<std::string> ssh_start_command(const SshOptions& options, const std::string& host,
                                            const AgentProgram& program) {
   auto argv = ssh_prefix(options, host);
-  argv.push_back(remote_line(kStartScript, {program.path, program.build_id}));
+  argv.push_back(remote_line(start_script(program)));
   return argv;
 }
 
 std::vector<std::string> ssh_copy_command(const SshOptions& options, const std::string& host,
                                           const AgentProgram& program, std::uint64_t bytes, const std::string& nonce) {
   auto argv = ssh_prefix(options, host);
-  argv.push_back(remote_line(kCopyScript, {program.build_id, std::to_string(bytes), nonce}));
+  argv.push_back(remote_line(copy_script(program, bytes, nonce)));
   return argv;
 }
 

@@ -3,17 +3,12 @@
 #include <algorithm>
 #include <chrono>
 #include <filesystem>
-#include <random>
 
 #include "launcher/process_launcher.h"
+#include "launcher/remote_scripts.h"
 
 namespace elastictrain::launcher {
 namespace {
-
-std::string make_nonce() {
-  std::random_device random;
-  return std::to_string(random()) + "x" + std::to_string(random());
-}
 
 void add_copying(LaunchMethod& method, const SshOptions& options, const AgentProgram& program) {
   std::error_code failed;

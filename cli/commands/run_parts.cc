@@ -5,6 +5,7 @@
 #include "cli/commands/mixed_launcher.h"
 #include "cli/commands/mpi_plan.h"
 #include "launcher/batch/batch_launcher.h"
+#include "launcher/command_launcher.h"
 #include "launcher/host_sources.h"
 #include "launcher/local_launcher.h"
 #include "launcher/ssh_launcher.h"
@@ -23,6 +24,14 @@ Made make_batch(asio::io_context& io, const RunConfig& config, const launcher::A
   return launcher::make_batch_launcher(io, allocation, options, std::move(sink));
 }
 
+// Hosts that no other launcher is in charge of.
+Made make_for_others(asio::io_context& io, const RunConfig& config, const launcher::LaunchSink& sink) {
+  if (config.launcher.kind == LauncherKind::kCommand) {
+    return launcher::make_command_launcher(io, command_options(config.launcher), sink);
+  }
+  return launcher::make_ssh_launcher(io, ssh_options(config.launcher), sink);
+}
+
 std::unique_ptr<launcher::Launcher> make_meeting(asio::io_context& io, const launcher::LaunchSink& sink,
                                                  launcher::Rendezvous& rendezvous) {
   std::vector<MixedLauncher::Way> ways;
@@ -39,8 +48,8 @@ Made make_launcher(asio::io_context& io, const RunConfig& config, const RunPlan&
   if (plan.mpi_tool) return make_mpi(io, config, plan, std::move(sink));
   if (rendezvous != nullptr) return make_meeting(io, sink, *rendezvous);
   if (plan.all_local) return launcher::make_local_launcher(io, sink);
-  auto ssh = launcher::make_ssh_launcher(io, ssh_options(config.launcher), sink);
-  if (!ssh.ok() || config.launcher.kind == LauncherKind::kSsh) return ssh;
+  auto others = make_for_others(io, config, sink);
+  if (!others.ok() || config.launcher.kind == LauncherKind::kSsh) return others;
   std::vector<MixedLauncher::Way> ways;
   ways.push_back(
       {[plan](const std::string& host) { return is_here(plan, host); }, launcher::make_local_launcher(io, sink)});
@@ -51,7 +60,7 @@ Made make_launcher(asio::io_context& io, const RunConfig& config, const RunPlan&
         {[plan, job_of](const std::string& host) { return is_allocated(plan, host) || !job_of(host).empty(); },
          std::move(*batch)});
   }
-  ways.push_back({[](const std::string&) { return true; }, std::move(*ssh)});
+  ways.push_back({[](const std::string&) { return true; }, std::move(*others)});
   return std::unique_ptr<launcher::Launcher>(std::make_unique<MixedLauncher>(std::move(ways)));
 }
 

@@ -13,6 +13,7 @@
 
 #include "cli/config/run_config.h"
 #include "launcher/batch/allocation.h"
+#include "launcher/command_launcher.h"
 #include "launcher/host_source.h"
 #include "launcher/mpi/mpi_tool.h"
 #include "launcher/ssh_command.h"
@@ -56,6 +57,7 @@ struct Sizes {
 Sizes settle_sizes(const WorkersConfig& workers, std::uint64_t slots, bool sizes_given);
 
 launcher::SshOptions ssh_options(const LauncherConfig& config);
+launcher::CommandLaunchOptions command_options(const LauncherConfig& config);
 
 // Whether the name refers to this machine.
 bool is_this_host(const std::string& name);

@@ -43,6 +43,7 @@ class Finder {
     check_cluster();
     check_mpi();
     check_alternatives(kPolicyKeys);
+    check_command();
     check_policy();
     check_timeouts();
     check_failures();
@@ -156,6 +157,18 @@ class Finder {
     }
     if (config_.policy.argument.empty() || !config_.policy.library.empty()) return;
     add({"policy.argument"}, cite(loaded_, "policy.argument") + " needs policy.library");
+  }
+
+  void check_command() {
+    const bool by_command = config_.launcher.kind == LauncherKind::kCommand;
+    if (by_command && config_.launcher.command.empty()) {
+      add({"launcher.command"},
+          cite(loaded_, "launcher.kind") +
+              " needs launcher.command, such as [\"kubectl\", \"exec\", \"-i\", \"{host}\", \"--\"]");
+    }
+    if (by_command || config_.launcher.command.empty()) return;
+    add({"launcher.command", "launcher.kind"},
+        cite(loaded_, "launcher.command") + " needs " + cite(loaded_, "launcher.kind") + " to be command");
   }
 
   void check_timeouts() {

@@ -14,7 +14,7 @@
 
 namespace elastictrain::cli {
 
-enum class LauncherKind : std::uint8_t { kAuto, kLocal, kSsh, kBatch, kMpi };
+enum class LauncherKind : std::uint8_t { kAuto, kLocal, kSsh, kBatch, kMpi, kCommand };
 enum class SchedulerChoice : std::uint8_t { kAuto, kNone, kSlurm, kPbs, kLsf, kSge, kFlux };
 enum class AtLimitChoice : std::uint8_t { kStop, kSplit };
 enum class RateRuleChoice : std::uint8_t { kNone, kLinear, kSqrt, kAdaScale };
@@ -79,6 +79,7 @@ struct LauncherConfig {
 };
 
 struct BatchConfig {
+  std::vector<std::string> command;
   std::uint64_t max_share = 0;   // of one worker
   std::uint64_t per_worker = 0;  // as the program says
   std::uint64_t max_global = 0;

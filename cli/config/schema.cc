@@ -36,7 +36,7 @@ ChoiceField choice(std::span<const std::string_view> names) {
 }
 
 // Names stand in the order of the enumerators.
-constexpr std::string_view kLauncherNames[] = {"auto", "local", "ssh", "batch", "mpi"};
+constexpr std::string_view kLauncherNames[] = {"auto", "local", "ssh", "batch", "mpi", "command"};
 constexpr std::string_view kAtLimitNames[] = {"stop", "split"};
 constexpr std::string_view kBindNames[] = {"none", "core", "numa", "auto"};
 constexpr std::string_view kRuleNames[] = {"none", "linear", "sqrt", "adascale"};
@@ -148,8 +148,8 @@ void add_launcher_keys(std::vector<KeySpec>& keys) {
       keys.end(),
       {
           {"launcher.kind", "",
-           "how agents start on hosts; batch: the tool of the batch system; mpi: mpirun; auto: batch in a batch job, "
-           "else ssh",
+           "how agents start on hosts; batch: the tool of the batch system; mpi: mpirun; command: launcher.command; "
+           "auto: batch in a batch job, else ssh",
            "--launcher", choice<&C::launcher, &L::kind>(kLauncherNames)},
           {"launcher.ssh_user", "", "user name for ssh; default: ssh's own choice", "--ssh-user",
            TextField{in<&C::launcher, &L::ssh_user>, check_word}},
@@ -178,6 +178,10 @@ void add_training_keys(std::vector<KeySpec>& keys) {
       keys.end(),
       {
           {"batch.per_worker", "samples",
+          {"launcher.command", "",
+           "command that runs a program on {host}, such as kubectl exec -i {host} --; it passes words and standard "
+           "input on as they are",
+           "--launcher-command", ListField{in<&C::launcher, &L::command>, nullptr, false, true}},
            "samples of one worker in one step; 0: as the program says, 32 if it does not", "--batch",
            IntegerField{in<&C::batch, &BatchConfig::per_worker>, 0, kMaxBatch}},
           {"batch.max_global", "samples", "maximum number of samples of all workers in one step; 0: no limit", "",

@@ -71,8 +71,9 @@ class StandInRun:
 
 
 class Cluster:
-    def __init__(self, case, slots=4, directory=None, **settings):
+    def __init__(self, case, slots=4, directory=None, prefix=(), **settings):
         self.case = case
+        self.prefix = prefix  # of the command: another network
         self.directory = tempfile.mkdtemp(prefix="etcluster-")
         self.state = os.path.join(self.directory, "state")
         self.steps = os.path.join(self.directory, "steps")
@@ -86,8 +87,8 @@ class Cluster:
             settings["directory"] = self.place
             self.environment["ELASTICTRAIN_CLUSTER"] = self.place + "/"
         self.path = self.write("cluster.toml", toml({"name": "test", "policy": "max-min", "recall_timeout_ms": 60000,
-                                                     "resume_timeout_ms": 20000, **settings,
-                                                     "hosts": {"list": [f"localhost:{slots}"]}}))
+                                                     "resume_timeout_ms": 20000,
+                                                     "hosts": {"list": [f"localhost:{slots}"]}, **settings}))
         self.process = None
         case.addCleanup(self.clean)
 
@@ -99,7 +100,7 @@ class Cluster:
 
     def start(self):
         self.log = open(os.path.join(self.directory, "log"), "a")
-        self.process = subprocess.Popen([BINARY, "cluster", self.path], env=self.environment, stdin=subprocess.DEVNULL,
+        self.process = subprocess.Popen([*self.prefix, BINARY, "cluster", self.path], env=self.environment, stdin=subprocess.DEVNULL,
                                         stdout=self.log, stderr=self.log, start_new_session=True)
         wait_until(lambda: self.command("queue").returncode == 0 or self.process.poll() is not None, 30, "the cluster")
         return self

@@ -1,5 +1,5 @@
-// One suite for every launcher: local, ssh with a fake ssh that runs the remote command on this machine, and the tools
-// of batch systems with a fake one. mpirun and mpiexec are the real ones.
+// One suite for every launcher: local, ssh with a fake ssh that runs the remote command on this machine, a command with
+// a fake kubectl, and the tools of batch systems with a fake one. mpirun and mpiexec are the real ones.
 #include <doctest/doctest.h>
 #include <signal.h>
 #include <sys/stat.h>
@@ -12,6 +12,7 @@
 #include "launcher/agent/agent.h"
 #include "launcher/batch/batch_launcher.h"
 #include "launcher/batch/start_command.h"
+#include "launcher/command_launcher.h"
 #include "launcher/local_launcher.h"
 #include "launcher/mpi/mpi_launchers.h"
 #include "launcher/process/command.h"
@@ -80,6 +81,16 @@ struct Lab {
     return true;
   }
 
+  bool use_command(launcher::CommandLaunchOptions options = {},
+                   const AgentProgram& program = {TEST_AGENT, test_agent_build_id()}) {
+    ::setenv("FAKE_KUBECTL_DIR", directory.path.c_str(), 1);
+    options.command = {FAKE_KUBECTL, "exec", "-i", "{host}", "--"};
+    auto made = launcher::make_command_launcher(io, options, sink(), program);
+    REQUIRE(made.ok());
+    launched = std::move(*made);
+    return true;
+  }
+
   bool use_batch(launcher::Scheduler scheduler) {
     const auto tool = directory.path + "/" + launcher::start_tool_of(scheduler);
     std::filesystem::create_symlink(FAKE_BATCH_TOOL, tool);
@@ -142,6 +153,9 @@ struct Local {
 struct Ssh {
   static bool use(Lab& lab) { return lab.use_ssh(); }
 };
+struct Kubectl {
+  static bool use(Lab& lab) { return lab.use_command(); }
+};
 struct Srun {
   static bool use(Lab& lab) { return lab.use_batch(launcher::Scheduler::kSlurm); }
 };
@@ -171,8 +185,8 @@ std::string read_all(const std::filesystem::path& path) {
 
 }  // namespace
 
-TEST_CASE_TEMPLATE("an agent is launched, serves, and its end is reported once", Way, Local, Ssh, Srun, Blaunch, Qrsh,
-                   FluxExec, OpenMpi, Mpich) {
+TEST_CASE_TEMPLATE("an agent is launched, serves, and its end is reported once", Way, Local, Ssh, Kubectl, Srun,
+                   Blaunch, Qrsh, FluxExec, OpenMpi, Mpich) {
   Lab lab;
   if (!Way::use(lab)) return;
   lab.launch(1);
@@ -187,8 +201,8 @@ TEST_CASE_TEMPLATE("an agent is launched, serves, and its end is reported once",
   CHECK(lab.ends.size() == 1);
 }
 
-TEST_CASE_TEMPLATE("a forgotten launch leaves no process on this machine", Way, Local, Ssh, Srun, Blaunch, Qrsh,
-                   FluxExec, OpenMpi, Mpich) {
+TEST_CASE_TEMPLATE("a forgotten launch leaves no process on this machine", Way, Local, Ssh, Kubectl, Srun, Blaunch,
+                   Qrsh, FluxExec, OpenMpi, Mpich) {
   Lab lab;
   if (!Way::use(lab)) return;
   lab.launch(1);
@@ -218,8 +232,8 @@ TEST_CASE_TEMPLATE("an agent outlives the MPI launch that started it", Way, Open
   CHECK(lab.supervisor.pump([&] { return !is_running(agent); }));
 }
 
-TEST_CASE_TEMPLATE("forgetting twice, or what was never launched, does nothing", Way, Local, Ssh, Srun, Blaunch, Qrsh,
-                   FluxExec, OpenMpi, Mpich) {
+TEST_CASE_TEMPLATE("forgetting twice, or what was never launched, does nothing", Way, Local, Ssh, Kubectl, Srun,
+                   Blaunch, Qrsh, FluxExec, OpenMpi, Mpich) {
   Lab lab;
   if (!Way::use(lab)) return;
   lab.launched->forget(AgentId{9});
@@ -231,8 +245,8 @@ TEST_CASE_TEMPLATE("forgetting twice, or what was never launched, does nothing",
   CHECK(contains(end.message, "stopped on request"));
 }
 
-TEST_CASE_TEMPLATE("the run's key is in no command line and no environment", Way, Local, Ssh, Srun, Blaunch, Qrsh,
-                   FluxExec, OpenMpi, Mpich) {
+TEST_CASE_TEMPLATE("the run's key is in no command line and no environment", Way, Local, Ssh, Kubectl, Srun, Blaunch,
+                   Qrsh, FluxExec, OpenMpi, Mpich) {
   Lab lab;
   if (!Way::use(lab)) return;
   lab.launch(1);
@@ -272,8 +286,8 @@ TEST_CASE_TEMPLATE("an agent that exits is reported with its signal or status", 
   CHECK(contains(end.message, "signal 9"));
 }
 
-TEST_CASE_TEMPLATE("an agent that ends in peace is reported as ended", Way, Local, Ssh, Srun, Blaunch, Qrsh, FluxExec,
-                   OpenMpi, Mpich) {
+TEST_CASE_TEMPLATE("an agent that ends in peace is reported as ended", Way, Local, Ssh, Kubectl, Srun, Blaunch, Qrsh,
+                   FluxExec, OpenMpi, Mpich) {
   Lab lab;
   if (!Way::use(lab)) return;
   lab.launch(1);
@@ -363,6 +377,76 @@ TEST_CASE("every batch tool gets one host, and runs only the agent there") {
   CHECK(line(Scheduler::kFlux) == "flux exec --rank=1 /bin/elastictrain agent ");
   job.within_task = true;
   CHECK(line(Scheduler::kFlux) == "flux exec --rank=1 --jobid=f42 /bin/elastictrain agent ");
+}
+
+TEST_CASE("a host that the command does not find is reported with the command's output") {
+  Lab lab;
+  lab.use_command();
+  lab.launch(1, "gone1");
+  const auto end = lab.await_end(1);
+  CHECK_FALSE(end.launched);
+  CHECK_FALSE(end.agent_ended);
+  CHECK(end.exit_code == 1);
+  CHECK(contains(end.message, "pods \"gone1\" not found"));
+}
+
+TEST_CASE("a host that hangs behind the command is given up after the start timeout") {
+  Lab lab;
+  launcher::CommandLaunchOptions options;
+  options.start_timeout_ms = 300;
+  lab.use_command(options);
+  lab.launch(1, "hang1");
+  CHECK(contains(lab.await_end(1).message, "fake_kubectl.sh did not finish in time"));
+}
+
+TEST_CASE(
+    "an agent that was started by a command outlives it, and its end by a signal is not told from the command's") {
+  Lab lab;
+  lab.use_command();
+  lab.launch(1);
+  REQUIRE(lab.supervisor.await<AgentHello>(0));
+  lab.launched->forget(AgentId{1});
+  CHECK_FALSE(lab.await_end(1).agent_ended);
+  lab.supervisor.send(0, SpawnWorker{WorkerId{1}, 0, {"sh", "-c", "echo up; sleep 1000"}, {}, ""});
+  CHECK(lab.supervisor.await_line(0, WorkerId{1}, "up"));
+}
+
+TEST_CASE("a host that a command reaches gets the binary once") {
+  Lab lab;
+  const TemporaryDirectory source;
+  const auto path = source.path + "/elastictrain";
+  std::filesystem::copy_file(TEST_AGENT, path);
+  std::filesystem::permissions(path, std::filesystem::perms(0600));
+  lab.use_command({}, {path, test_agent_build_id()});
+  lab.launch(1, "bare");
+  REQUIRE(lab.supervisor.await<AgentHello>(0));
+  CHECK(lab.hosts_tried() == 3);
+  const auto copy = lab.directory.path + "/pods/bare/.cache/elastictrain/" + test_agent_build_id() + "/elastictrain";
+  CHECK(read_all(copy) == read_all(TEST_AGENT));
+  lab.launch(2, "bare");
+  REQUIRE(lab.supervisor.await<AgentHello>(1));
+  CHECK(lab.hosts_tried() == 4);
+}
+
+TEST_CASE("without the binary on a host that a command reaches the message gives the remedy") {
+  Lab lab;
+  launcher::CommandLaunchOptions options;
+  options.copy_binary = false;
+  lab.use_command(options, {TEST_AGENT, "0.1.0-0123456789abcdef"});
+  lab.launch(1);
+  const auto end = lab.await_end(1);
+  CHECK(end.exit_code == launcher::kNoBinaryStatus);
+  CHECK(contains(end.message, "there is no elastictrain 0.1.0-0123456789abcdef at " TEST_AGENT));
+}
+
+TEST_CASE("a command gets the host's name wherever it asks for it, and must ask for it") {
+  CHECK(launcher::command_for({"x", "{host}", "--on={host}:{host}", "{hos"}, "{host}a") ==
+        std::vector<std::string>{"x", "{host}a", "--on={host}a:{host}a", "{hos"});
+  asio::io_context io;
+  for (const std::vector<std::string>& command : {std::vector<std::string>{}, std::vector<std::string>{"", "{host}"},
+                                                  std::vector<std::string>{"kubectl", "exec"}}) {
+    CHECK_FALSE(launcher::make_command_launcher(io, {.command = command}, [](LaunchEnded) {}).ok());
+  }
 }
 
 TEST_CASE("PBS has no tool that carries an agent's streams") {

@@ -245,6 +245,14 @@ TEST_CASE("sums over MPI need workers that MPI has started, all of them at the s
       std::vector<std::string>{"srun", "--mpi=pmi2"});
 }
 
+TEST_CASE("a command that starts agents needs the launcher that uses it, and the launcher needs the command") {
+  const std::string program = "command = [\"./train\"]\n[launcher]\n";
+  const std::string command = "command = [\"kubectl\", \"exec\", \"-i\", \"{host}\", \"--\"]\n";
+  CHECK(good(from_text(program + "kind = \"command\"\n" + command)).config.launcher.command.size() == 5);
+  CHECK(contains(bad(from_text(program + "kind = \"command\"\n")), "needs launcher.command, such as"));
+  CHECK(contains(bad(from_text(program + command)), "launcher.kind"));
+}
+
 TEST_CASE("a program and the trainer exclude each other in a file, and a program of the command line wins") {
   ConfigInputs inputs = from_text("command = [\"./t\"]\n[trainer]\nmodel = \"mlp\"\n");
   CHECK(contains(bad(inputs), "exclude each other"));
