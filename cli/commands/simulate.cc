@@ -52,6 +52,7 @@ struct SimulateFlags {
   std::vector<const PolicySpec*> policies;
   std::vector<std::uint32_t> gpus;
   double load = 0;
+  heuristics::cluster::HostOptions hosts;
   Cost cost;
   heuristics::sharing::Settings settings;
   std::uint64_t seed = 1;
@@ -93,6 +94,29 @@ Status use_gpus(SimulateFlags& flags, const std::string& text) {
     }
     flags.gpus.push_back(static_cast<std::uint32_t>(*number));
   }
+  return {};
+}
+
+// "16x8": 16 hosts of 8 slots.
+Status use_hosts(SimulateFlags& flags, const std::string& text) {
+  const std::size_t cross = text.find('x');
+  const auto hosts = parse_whole_number(text.substr(0, cross));
+  const auto slots = cross == std::string::npos ? std::nullopt : parse_whole_number(text.substr(cross + 1));
+  if (!hosts || !slots || *hosts == 0 || *slots == 0 || *hosts > kMaxGpus || *slots > kMaxGpus / *hosts) {
+    return wrong_usage("--hosts: '" + text + "' is not HOSTSxSLOTS, such as 16x8, with at most 1000000 slots in all");
+  }
+  flags.hosts.hosts = static_cast<std::uint32_t>(*hosts);
+  flags.hosts.slots = static_cast<std::uint32_t>(*slots);
+  flags.gpus = {flags.hosts.hosts * flags.hosts.slots};
+  return {};
+}
+
+Status use_part(const char* flag_name, const std::string& text, double& target) {
+  const auto number = parse_number(text);
+  if (!number || *number < 0 || *number >= 1) {
+    return wrong_usage(std::string(flag_name) + ": '" + text + "' is not a number from 0 to below 1");
+  }
+  target = *number;
   return {};
 }
 
@@ -143,7 +167,12 @@ Status use_format(SimulateFlags& flags, const std::string& text) {
 Status check_flags(const SimulateFlags& flags) {
   if (flags.files.empty()) return wrong_usage("name at least one trace file");
   if (flags.policies.empty()) return wrong_usage("name at least one policy by --policy");
-  if (flags.gpus.empty() && flags.load == 0) return wrong_usage("give the size of the cluster: --gpus N or --load X");
+  if (flags.gpus.empty() && flags.load == 0)
+    return wrong_usage("give the size of the cluster: --gpus N, --load X or --hosts NxSLOTS");
+  const auto& hosts = flags.hosts;
+  if (hosts.hosts == 0 && (hosts.interference > 0 || hosts.failure_every_s > 0 || hosts.stragglers > 0)) {
+    return wrong_usage("--interference, --failures and --stragglers need hosts: --hosts NxSLOTS");
+  }
   return {};
 }
 
@@ -157,6 +186,12 @@ Status suits(const Trace& trace, const PolicySpec& policy, const SimulateFlags& 
   }
   if (policy.needs_lengths && flags.lengths_unknown) {
     return Error{ErrorCode::kInvalid, "the policy " + policy.name + " needs the jobs' lengths (--lengths unknown)"};
+  }
+  if (flags.hosts.hosts > 0 && policy.name == "max-min-fluid") {
+    return Error{ErrorCode::kInvalid, "the policy max-min-fluid gives parts of slots, which have no place on --hosts"};
+  }
+  if (flags.hosts.hosts > 0 && flags.cost.kind == Cost::Kind::kMuri) {
+    return Error{ErrorCode::kInvalid, "--cost muri knows no hosts; leave out --hosts"};
   }
   if (flags.cost.kind != Cost::Kind::kMuri) return {};
   if (policy.elastic)
@@ -185,13 +220,14 @@ Result<std::vector<SimulatedRun>> make_runs(const LoadedTraces& loaded, const Si
     for (const PolicySpec* policy : flags.policies) {
       if (const Status good = suits(one.trace, *policy, flags); !good.ok()) return good.error();
       for (const std::uint32_t gpus : *sizes) {
-        runs.push_back({&one.trace,
-                        policy,
-                        {gpus, flags.cost, flags.settings, flags.seed, !flags.lengths_unknown, flags.length_error},
-                        {},
-                        {},
-                        {},
-                        0});
+        runs.push_back(
+            {&one.trace,
+             policy,
+             {gpus, flags.cost, flags.settings, flags.seed, !flags.lengths_unknown, flags.hosts, flags.length_error},
+             {},
+             {},
+             {},
+             0});
       }
     }
   }
@@ -294,6 +330,15 @@ std::vector<Argument> simulate_arguments(const std::shared_ptr<SimulateFlags>& f
       value("--load", "X", "the least multiple of 8 GPUs with an offered load of at most X",
             [flags](Text text) { return use_positive("--load", text, flags->load); })
           .instead_of({"--gpus"}),
+      value("--hosts", "NxSLOTS", "hosts, on which jobs are placed; otherwise the cluster is one pool of slots",
+            [flags](Text text) { return use_hosts(*flags, text); })
+          .instead_of({"--gpus", "--load"}),
+      value("--interference", "X", "with hosts: the part of its speed that a job loses while it shares a host",
+            [flags](Text text) { return use_part("--interference", text, flags->hosts.interference); }),
+      value("--failures", "S", "with hosts: each fails after S seconds on average, and is back after 600",
+            [flags](Text text) { return use_positive("--failures", text, flags->hosts.failure_every_s); }),
+      value("--stragglers", "X", "with hosts: the part of them that is slow; jobs there have half the speed",
+            [flags](Text text) { return use_part("--stragglers", text, flags->hosts.stragglers); }),
       value("--cost", "COST", "none (default), swap[:S], restart[:S], muri",
             [flags](Text text) { return use_cost(*flags, text); }),
       list("--curves", "PATH", "throughput curves; may be given several times", flags->trace.curves),

@@ -74,6 +74,28 @@ class Simulate(Case):
         self.assertLess(times["none"], times["swap"])
         self.assertLess(times["swap"], times["restart"])
 
+    def test_hosts_that_are_shared_slow_or_failing_cost_time(self):
+        averages = {}
+        for name, flags in (("pool", ("--gpus", "64")), ("calm", ("--hosts", "8x8")),
+                            ("shared", ("--hosts", "8x8", "--interference", "0.3")), ("slow", ("--hosts", "8x8", "--stragglers", "0.5")),
+                            ("failing", ("--hosts", "8x8", "--failures", "20000", "--seed", "3"))):
+            results = self.results(JOBS, "--policy", "srtf,afs-l", "--curves", CURVES, *flags)
+            averages[name] = {policy: float(row["avg_jct_s"]) for policy, row in results.items()}
+            self.assertEqual({row["gpus"] for row in results.values()}, {"64"})
+        for policy in ("srtf", "afs-l"):
+            for worse in ("shared", "slow", "failing"):
+                self.assertGreater(averages[worse][policy], averages["calm"][policy] * 1.01, f"{worse} {policy}")
+        for arguments, part in ((("--hosts", "8"), "HOSTSxSLOTS"), (("--hosts", "0x4"), "HOSTSxSLOTS"),
+                                (("--gpus", "8", "--failures", "9"), "need hosts"),
+                                (("--hosts", "2x4", "--interference", "1"), "--interference"),
+                                (("--hosts", "2x4", "--gpus", "8"), "--gpus")):
+            done = simulate(JOBS, "--policy", "srtf", "--curves", CURVES, *arguments)
+            self.assertEqual(done.returncode, 64, done.stderr)
+            self.assertIn(part, done.stderr)
+        done = simulate(JOBS, "--policy", "max-min-fluid", "--curves", CURVES, "--hosts", "2x4")
+        self.assertEqual(done.returncode, 78)
+        self.assertIn("parts of slots", done.stderr)
+
     def test_the_output_does_not_depend_on_the_number_of_cores(self):
         arguments = (JOBS, "--policy", "srtf,max-min,afs-l,afs-p,worth,gandiva", "--gpus", "24,64", "--curves", CURVES, "--csv")
         core = str(min(os.sched_getaffinity(0)))

@@ -7,7 +7,7 @@ namespace elastictrain::heuristics::cluster {
 
 double Progress::rate(double slots) const {
   if (slots <= 0) return 0;
-  return as_is_ ? curve_->as_is(static_cast<std::uint32_t>(slots)) / slowdown_ : curve_->best_at(slots);
+  return speed_ * (as_is_ ? curve_->as_is(static_cast<std::uint32_t>(slots)) / slowdown_ : curve_->best_at(slots));
 }
 
 void Progress::settle(double now_s) {
@@ -70,6 +70,12 @@ void Progress::set_slots(double now_s, double slots, const Cost& cost) {
   }
   held_ = slots;
   started_ = started_ || slots > 0;
+}
+
+void Progress::set_speed(double now_s, double speed) {
+  if (speed == speed_) return;
+  settle(now_s);
+  speed_ = speed;
 }
 
 double Progress::remaining(double now_s) const {

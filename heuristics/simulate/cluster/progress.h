@@ -18,6 +18,8 @@ class Progress {
   Progress(const sharing::Curve& curve, bool as_is, double work) : curve_(&curve), as_is_(as_is), work_(work) {}
 
   void set_slots(double now_s, double slots, const Cost& cost);
+  // `speed`: 1 is the curve's.
+  void set_speed(double now_s, double speed);
   // As muri counts: everything since the last event, less the overhead.
   void charge(double now_s, double overhead_s);
   double remaining(double now_s) const;
@@ -39,6 +41,7 @@ class Progress {
   bool as_is_;
   bool started_ = false;
   double slowdown_ = 1;
+  double speed_ = 1;
   double work_;  // left at since_s_
   double since_s_ = 0;
   double held_ = 0;

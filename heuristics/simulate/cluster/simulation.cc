@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <optional>
 
 #include "heuristics/sharing/whole_shares.h"
 #include "heuristics/simulate/cluster/progress.h"
@@ -40,6 +41,7 @@ class Simulation {
         rng_(options.seed),
         error_rng_(options.seed) {
     view_.slots = options.slots;
+    if (options.hosts.hosts > 0) hosts_.emplace(options.hosts, options.seed);
     outcome_.jobs.resize(trace.jobs.size());
   }
 
@@ -47,6 +49,7 @@ class Simulation {
     while (outcome_.problem.empty() && (next_arrival_ < trace_.jobs.size() || !lives_.empty())) {
       if (!advance()) break;
       end_jobs();
+      pass_hosts();
       admit_jobs();
       decide();
     }
@@ -58,6 +61,7 @@ class Simulation {
     double next_s = again_s_;
     if (next_arrival_ < trace_.jobs.size()) next_s = std::min(next_s, trace_.jobs[next_arrival_].arrival_s);
     for (const Life& life : lives_) next_s = std::min(next_s, life.end_s);
+    if (hosts_ && (next_s < kNever || view_.slots < options_.slots)) next_s = std::min(next_s, hosts_->next_event_s());
     return next_s;
   }
 
@@ -122,6 +126,16 @@ class Simulation {
     return took_s / (given.work / given.curve->best_at(std::min<double>(share, given.curve->cap())));
   }
 
+  void pass_hosts() {
+    if (!hosts_) return;
+    for (const auto& lost : hosts_->pass(view_.now_s)) {
+      for (std::size_t place = 0; place < lives_.size(); ++place) {
+        if (view_.jobs[place].id == lost.job) change(place, view_.jobs[place].held - lost.slots);
+      }
+    }
+    view_.slots = hosts_->slots();
+  }
+
   void admit_jobs() {
     const double until_s = view_.now_s + kInstant_s;
     for (; next_arrival_ < trace_.jobs.size() && trace_.jobs[next_arrival_].arrival_s <= until_s; ++next_arrival_) {
@@ -165,7 +179,7 @@ class Simulation {
     bring_up_to_date();
     decision_.grants.assign(view_.jobs.size(), {});
     decision_.again_s = kNever;
-    policy_->decide(view_, *state_, rng_, decision_);
+    if (view_.slots > 0) policy_->decide(view_, *state_, rng_, decision_);
     ++outcome_.decisions;
     again_s_ = decision_.again_s;
     if (trace_.bounded) bound();
@@ -177,7 +191,9 @@ class Simulation {
     } else if (again_s_ <= view_.now_s) {
       outcome_.problem = "the policy " + spec_.name + " asks to decide again without letting time pass";
     } else {
+      if (hosts_) place();
       carry_out();
+      if (hosts_) set_speeds();
     }
   }
 
@@ -190,8 +206,35 @@ class Simulation {
       const std::uint32_t most = spec_.elastic ? job.curve->cap() : job.requested;
       bounds.push_back({least, std::clamp(most, least, options_.slots), job.held > 0, job.held > 0 && given.keeps, 0});
     }
-    const auto shares = sharing::whole_shares(decision_.grants, bounds, {{}}, options_.slots);
+    const auto shares = sharing::whole_shares(decision_.grants, bounds, {{}}, view_.slots);
     for (std::size_t place = 0; place < shares.size(); ++place) decision_.grants[place].slots = shares[place];
+  }
+
+  // What finds no place waits, if it cannot do with less.
+  void place() {
+    std::vector<Hosts::Wanted> wanted;
+    for (std::size_t place = 0; place < lives_.size(); ++place) {
+      wanted.push_back({view_.jobs[place].id, static_cast<std::uint32_t>(decision_.grants[place].slots)});
+    }
+    std::vector<std::uint32_t> slots = hosts_->place(wanted);
+    bool again = false;
+    for (std::size_t place = 0; place < lives_.size(); ++place) {
+      const std::uint32_t least =
+          spec_.elastic ? std::min(trace_.jobs[lives_[place].result.job].least, options_.slots) : wanted[place].slots;
+      if (slots[place] == wanted[place].slots || (slots[place] >= least && spec_.elastic)) continue;
+      wanted[place].slots = 0;
+      again = true;
+    }
+    if (again) slots = hosts_->place(wanted);
+    for (std::size_t place = 0; place < lives_.size(); ++place) decision_.grants[place].slots = slots[place];
+  }
+
+  void set_speeds() {
+    for (std::size_t place = 0; place < lives_.size(); ++place) {
+      if (view_.jobs[place].held == 0) continue;
+      lives_[place].progress.set_speed(view_.now_s, hosts_->speed(view_.jobs[place].id));
+      lives_[place].end_s = lives_[place].progress.end_s();
+    }
   }
 
   void carry_out() {
@@ -229,6 +272,7 @@ class Simulation {
   sharing::View view_;
   sharing::Decision decision_;
   std::vector<Life> lives_;  // as View::jobs
+  std::optional<Hosts> hosts_;
   std::size_t next_arrival_ = 0;
   double again_s_ = kNever;
   double jobs_s_ = 0;  // integral of the number of jobs over time

@@ -12,6 +12,7 @@
 
 #include "heuristics/sharing/policy.h"
 #include "heuristics/simulate/cluster/cost.h"
+#include "heuristics/simulate/cluster/hosts.h"
 #include "heuristics/simulate/cluster/trace.h"
 
 namespace elastictrain::heuristics::cluster {
@@ -22,6 +23,7 @@ struct Options {
   sharing::Settings settings;
   std::uint64_t seed = 1;
   bool lengths_known = true;
+  HostOptions hosts = {};   // if there are any, `slots` is that of all of them
   double length_error = 0;  // standard deviation of the logarithm of what jobs say of their length
 };
 

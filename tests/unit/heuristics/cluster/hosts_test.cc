@@ -1,0 +1,142 @@
+// Simulated hosts: who is where, what fails, what is slow.
+#include "heuristics/simulate/cluster/hosts.h"
+
+#include <doctest/doctest.h>
+
+#include <map>
+#include <random>
+
+#include "tests/unit/heuristics/sharing/sharing_jobs.h"
+
+namespace elastictrain::heuristics::cluster {
+namespace {
+
+using sharing::job_of;
+using sharing::outcome_of;
+using sharing::trace_of;
+
+Options on_hosts(HostOptions hosts) {
+  Options options;
+  options.slots = hosts.hosts * hosts.slots;
+  options.hosts = hosts;
+  return options;
+}
+
+double end_of(const Outcome& outcome, std::size_t job) {
+  REQUIRE(outcome.problem == "");
+  return outcome.jobs[job].completion_s;
+}
+
+Trace two_jobs(std::uint32_t slots) {
+  const auto curve = sharing::curve_of({1, 2, 3, 4});
+  return trace_of({job_of(100, curve, slots, 0), job_of(100, curve, slots, 0)});
+}
+
+TEST_CASE("no host has more workers than slots, and who keeps a size stays where it is") {
+  std::mt19937_64 rng(7);
+  Hosts hosts({.hosts = 6, .slots = 4, .failure_every_s = 50}, 3);
+  std::map<std::uint64_t, std::uint32_t> shares;
+  double now_s = 0;
+  for (int round = 0; round < 400; ++round) {
+    now_s += static_cast<double>(rng() % 20);
+    bool failed = false;
+    for (const auto& lost : hosts.pass(now_s)) failed = failed || lost.slots > 0;
+    std::uint32_t left = hosts.slots();
+    std::vector<Hosts::Wanted> wanted;
+    std::map<std::uint64_t, std::vector<placement::Piece>> before;
+    for (std::uint64_t job = 0; job < 8; ++job) {
+      auto& share = shares[job];
+      if (rng() % 3 == 0) share = static_cast<std::uint32_t>(rng() % 7);
+      const std::uint32_t slots = std::min(share, left);
+      left -= slots;
+      wanted.push_back({job, slots});
+      before[job] = hosts.pieces(job);
+    }
+    const auto given = hosts.place(wanted);
+    std::map<std::uint32_t, std::uint32_t> used;
+    for (std::size_t place = 0; place < wanted.size(); ++place) {
+      CHECK(given[place] <= wanted[place].slots);
+      std::uint32_t had = 0, stayed = 0;
+      for (const auto& piece : before[wanted[place].job]) had += piece.slots;
+      for (const auto& piece : hosts.pieces(wanted[place].job)) {
+        used[piece.host] += piece.slots;
+        for (const auto& old : before[wanted[place].job]) {
+          if (old.host == piece.host) stayed += std::min(old.slots, piece.slots);
+        }
+      }
+      if (!failed && had > 0 && had == wanted[place].slots) CHECK(stayed == had);
+    }
+    for (const auto& [host, slots] : used) CHECK(slots <= 4);
+  }
+}
+
+TEST_CASE("one host is one pool of slots, and so are many where nothing depends on them") {
+  const auto curve = sharing::curve_of({1, 1.8, 2.4, 2.8});
+  std::vector<TraceJob> jobs;
+  for (int job = 0; job < 12; ++job) jobs.push_back(job_of(50 + 20 * job, curve, 1U << (job % 3), 10 * job));
+  const Trace trace = trace_of(jobs);
+  for (const char* const policy : {"srtf", "max-min", "afs-l", "worth"}) {
+    Options pool;
+    pool.slots = 8;
+    const Outcome expected = outcome_of(trace, policy, pool);
+    const Outcome placed = outcome_of(trace, policy, on_hosts({.hosts = 1, .slots = 8}));
+    for (std::size_t job = 0; job < jobs.size(); ++job) {
+      CAPTURE(policy);
+      CHECK(end_of(placed, job) == end_of(expected, job));
+    }
+  }
+}
+
+TEST_CASE("jobs that share a host disturb each other, those on hosts of their own do not") {
+  const Trace trace = two_jobs(2);
+  CHECK(end_of(outcome_of(trace, "fifo", on_hosts({.hosts = 2, .slots = 2, .interference = 0.5})), 1) == 50);
+  CHECK(end_of(outcome_of(trace, "fifo", on_hosts({.hosts = 1, .slots = 4, .interference = 0.5})), 1) == 100);
+  CHECK(end_of(outcome_of(trace, "fifo", on_hosts({.hosts = 1, .slots = 4})), 1) == 50);
+}
+
+TEST_CASE("a job is as slow as the slowest of its hosts") {
+  CHECK(end_of(outcome_of(two_jobs(2), "fifo", on_hosts({.hosts = 2, .slots = 2, .stragglers = 0.99})), 0) == 100);
+  const Outcome half = outcome_of(two_jobs(2), "fifo", on_hosts({.hosts = 2, .slots = 2, .stragglers = 0.5}));
+  CHECK(std::min(end_of(half, 0), end_of(half, 1)) == 50);
+  CHECK(std::max(end_of(half, 0), end_of(half, 1)) == 100);
+  const auto curve = sharing::curve_of({1, 2, 3, 4});
+  const Trace wide = trace_of({job_of(100, curve, 4, 0)});
+  CHECK(end_of(outcome_of(wide, "fifo", on_hosts({.hosts = 2, .slots = 2, .stragglers = 0.5})), 0) == 50);
+}
+
+TEST_CASE("hosts that fail cost time, no job is lost, and the same seed fails the same hosts") {
+  const auto curve = sharing::curve_of({1, 2, 3, 4});
+  std::vector<TraceJob> jobs;
+  for (int job = 0; job < 10; ++job) jobs.push_back(job_of(4000, curve, 2, 100.0 * job));
+  const Trace trace = trace_of(jobs);
+  for (const char* const policy : {"fifo", "max-min", "afs-p", "gandiva"}) {
+    CAPTURE(policy);
+    const HostOptions calm{.hosts = 4, .slots = 2}, rough{.hosts = 4, .slots = 2, .failure_every_s = 2000};
+    const Outcome without = outcome_of(trace, policy, on_hosts(calm)),
+                  with = outcome_of(trace, policy, on_hosts(rough));
+    double calm_s = 0, rough_s = 0;
+    for (std::size_t job = 0; job < jobs.size(); ++job) {
+      calm_s += end_of(without, job);
+      rough_s += end_of(with, job);
+    }
+    CHECK(rough_s > calm_s * 1.02);
+    CHECK(end_of(outcome_of(trace, policy, on_hosts(rough)), 9) == end_of(with, 9));
+  }
+}
+
+TEST_CASE("a host that has failed is back after its repair") {
+  Hosts hosts({.hosts = 1, .slots = 3, .failure_every_s = 100}, 1);
+  CHECK(hosts.place({{5, 2}}) == std::vector<std::uint32_t>{2});
+  const double at_s = hosts.next_event_s();
+  const auto lost = hosts.pass(at_s);
+  REQUIRE(lost.size() == 1);
+  CHECK(lost[0].job == 5);
+  CHECK(lost[0].slots == 2);
+  CHECK(hosts.slots() == 0);
+  CHECK(hosts.next_event_s() == at_s + kRepair_s);
+  CHECK(hosts.pass(at_s + kRepair_s).empty());
+  CHECK(hosts.slots() == 3);
+}
+
+}  // namespace
+}  // namespace elastictrain::heuristics::cluster
