@@ -8,6 +8,7 @@
 #include <csignal>
 #include <filesystem>
 #include <iostream>
+#include <map>
 #include <memory>
 
 #include "cli/commands/cluster_client.h"
@@ -18,6 +19,7 @@
 #include "cli/config/cluster_file.h"
 #include "cli/config/load.h"
 #include "cli/config/text.h"
+#include "launcher/batch/allocation.h"
 #include "launcher/build_id.h"
 #include "launcher/host_sources.h"
 #include "launcher/hostfile.h"
@@ -77,8 +79,27 @@ jobs::Limits limits_of(const ClusterFile& file, const jobs::Owner& owner) {
   return limits;
 }
 
+Result<std::vector<launcher::Host>> hosts_of_batch_job() {
+  const auto environment = process_environment();
+  const std::map<std::string, std::string> variables(environment.begin(), environment.end());
+  const launcher::Scheduler scheduler = launcher::detect_scheduler(variables);
+  if (scheduler == launcher::Scheduler::kNone) {
+    return Error{
+        ErrorCode::kInvalid,
+        "hosts: give either hosts.list or hosts.file; this process is in no batch job whose hosts it could share"};
+  }
+  auto allocation = launcher::read_allocation(scheduler, launcher::real_surroundings(variables));
+  if (!allocation.ok()) return allocation.error();
+  return std::move(allocation->hosts);
+}
+
 Result<std::unique_ptr<launcher::HostSource>> hosts_of(asio::io_context& io, const ClusterFile& file) {
   if (!file.host_file.empty()) return launcher::hostfile_source(io, file.host_file, file.poll_ms);
+  if (file.host_list.empty()) {
+    auto allocated = hosts_of_batch_job();
+    if (!allocated.ok()) return allocated.error();
+    return launcher::static_hosts(io, std::move(*allocated));
+  }
   auto hosts = launcher::parse_host_list(join(file.host_list, ","));
   if (!hosts.ok()) return hosts.error();
   for (std::size_t i = 0; i < hosts->size(); ++i) {
@@ -120,7 +141,7 @@ int run_cluster(const std::string& path) {
   if (!directory.ok()) return fail_cluster(directory.error().message, kExitConfig);
   asio::io_context io{1};
   const auto hosts = hosts_of(io, file);
-  if (!hosts.ok()) return fail_cluster(hosts.error().message, kExitConfig);
+  if (!hosts.ok()) return fail_cluster(path + ": " + hosts.error().message, kExitConfig);
   cluster::ClusterOptions options = options_of(file, *directory);
   const std::string config_directory = std::filesystem::absolute(path).parent_path().string();
   FirstJobs first_jobs(io, file.jobs, *directory, config_directory, options.say);

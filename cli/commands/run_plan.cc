@@ -73,8 +73,8 @@ bool names_hosts(const HostsConfig& hosts) {
   return !hosts.list.empty() || !hosts.file.empty() || !hosts.discover.empty() || !hosts.endpoint.empty();
 }
 
-// There is none outside of batch jobs and with the local launcher. If hosts are named, an allocation is optional, so an
-// allocation that cannot be read is not an error.
+// There is none outside of batch jobs and with the local launcher. If hosts are named or leased, an allocation is
+// optional, so an allocation that cannot be read is not an error.
 Status find_allocation(const RunConfig& config, const PlanInputs& inputs, RunPlan& plan) {
   constexpr std::array kChosen = {launcher::Scheduler::kNone, launcher::Scheduler::kNone, launcher::Scheduler::kSlurm,
                                   launcher::Scheduler::kPbs,  launcher::Scheduler::kLsf,  launcher::Scheduler::kSge,
@@ -83,11 +83,10 @@ Status find_allocation(const RunConfig& config, const PlanInputs& inputs, RunPla
   auto scheduler = kChosen[static_cast<std::size_t>(config.hosts.scheduler)];
   if (config.hosts.scheduler == SchedulerChoice::kAuto) scheduler = launcher::detect_scheduler(variables);
   if (scheduler == launcher::Scheduler::kNone || config.launcher.kind == LauncherKind::kLocal) return {};
-  if (!config.cluster.empty()) return {};  // which has the allocation
   auto allocation = launcher::read_allocation(scheduler, launcher::real_surroundings(variables));
   if (allocation.ok()) {
     plan.allocation = std::move(*allocation);
-  } else if (!names_hosts(config.hosts)) {
+  } else if (!names_hosts(config.hosts) && config.cluster.empty()) {
     return allocation.error();
   }
   return {};

@@ -106,7 +106,7 @@ class ClusterReader {
     if (heuristics::sharing::find_sharing_policy(result_.policy) == nullptr || result_.policy == "max-min-fluid") {
       complain_policy();
     }
-    if (result_.host_list.empty() == result_.host_file.empty()) {
+    if (!result_.host_list.empty() && !result_.host_file.empty()) {
       complain("hosts: give either hosts.list or hosts.file");
     }
     for (const std::string& host : result_.host_list) {

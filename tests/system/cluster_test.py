@@ -515,3 +515,4 @@ class BadInput(Case):
 
 if __name__ == "__main__":
     harness.main()
+                           ("name = 'x'\n[hosts]\nlist = ['a']\nfile = 'b'", "give either hosts.list or hosts.file"),

@@ -1,12 +1,15 @@
 """A real Slurm: batch scripts that start runs over several hosts, are preempted, and are requeued."""
 
+import json
 import os
 import re
 import shlex
 import signal
+import subprocess
+import tempfile
 
 import harness
-from harness import Case, Run, newest_checkpoint, synthetic, wait_until
+from harness import Case, Run, members, newest_checkpoint, synthetic, wait_until
 from lab import Lab
 from slurm_lab import Slurm
 
@@ -184,6 +187,64 @@ class Grows(SlurmCase):
             self.assert_nothing_left()
             self.assert_audit_clean(run)
             self.assert_steps_continue(run)
+
+
+class Shares(SlurmCase):
+    """scripts/hpc/slurm_cluster.sh: many runs share the hosts of one job."""
+
+    def setUp(self):
+        self.directory = tempfile.mkdtemp(prefix="etcluster-", dir=self.lab.directory)
+        self.steps = {name: os.path.join(self.directory, name) for name in ("a", "b")}
+        self.environment = {"ELASTICTRAIN_STATE_DIR": os.path.join(self.directory, "state"), "ELASTICTRAIN": harness.BINARY,
+                            "IDLE_S": "3"}
+        for name in self.steps:
+            self.write(f"{name}.toml", harness.toml({"workers": {"min": 1, "start": 1, "max": 4}, "batch": {"per_worker": 16},
+                                                     "trainer": synthetic(), "audit": {"every_steps": 10},
+                                                     "checkpoint": {"directory": self.steps[name] + "-checkpoints",
+                                                                    "interval_steps": 50}}))
+        jobs = "".join(f'[[job]]\nname = "{name}"\nconfig = "{name}.toml"\n' for name in self.steps)
+        self.file = self.write("cluster.toml", 'name = "lab"\npolicy = "max-min"\n' + jobs)
+        self.output = os.path.join(self.directory, "job.out")
+
+    def write(self, name, text):
+        path = os.path.join(self.directory, name)
+        with open(path, "w") as file:
+            file.write(text)
+        return path
+
+    def do(self, *words):
+        return subprocess.run([harness.BINARY, *words], env={**os.environ, **self.environment}, capture_output=True, text=True,
+                              timeout=60, stdin=subprocess.DEVNULL)
+
+    def hosts(self, name):
+        done = self.do("status", name, "--json")
+        status = json.loads(done.stdout) if done.returncode == 0 and done.stdout.strip() else {}
+        working = status.get("phase") == "running" and all(w.get("step", 0) > 0 for w in members(status))
+        return sorted(worker["host"] for worker in members(status)) if working else []
+
+    def text(self):
+        with open(self.output) as file:
+            return file.read()
+
+    def test_the_hosts_of_a_job_among_runs_which_go_on_after_a_requeue(self):
+        script = os.path.join(os.path.dirname(SCRIPT), "slurm_cluster.sh")
+        number = self.slurm.submit([script, self.file], "--nodes=2", "--ntasks-per-node=2", output=self.output,
+                                   environment=self.environment)
+        self.addCleanup(self.slurm.wait_idle)
+        self.addCleanup(lambda: self.slurm.job(number)["JobState"] in ENDED or self.slurm.run(["scancel", str(number)]))
+        wait_until(lambda: len(self.hosts("a")) == 2 and len(self.hosts("b")) == 2, 60, "two workers of each")
+        self.assertEqual(len(set(self.hosts("a") + self.hosts("b"))), 2, "all hosts of the job are used")
+        self.slurm.run(["scancel", "--signal=USR1", "--batch", str(number)])
+        self.slurm.wait_job(number, lambda job: job["Restarts"] == "1" and job["JobState"] == "RUNNING")
+        reached = {name: newest_checkpoint(steps + "-checkpoints") for name, steps in self.steps.items()}
+        self.assertGreater(min(reached.values()), 0)
+        wait_until(lambda: len(self.hosts("a")) == 2 and len(self.hosts("b")) == 2, 60, "two workers of each, again")
+        for name in self.steps:
+            wait_until(lambda: newest_checkpoint(self.steps[name] + "-checkpoints") > reached[name], 60, "more steps")
+            self.assertEqual(self.do("cancel", name).returncode, 0)
+        job = self.slurm.wait_job(number, lambda job: job["JobState"] in ENDED)
+        self.assertEqual((job["JobState"], job["ExitCode"]), ("COMPLETED", "0:0"), self.text())
+        self.assert_nothing_left()
 
 
 class Goes(SlurmCase):
