@@ -2,6 +2,7 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
@@ -28,6 +29,12 @@ std::optional<std::string> known_job(const ClusterLinkInputs& inputs) {
 
 }  // namespace
 
+std::uint32_t most_slots(const JobConfig& job, const core::RunSettings& settings) {
+  const std::uint64_t most = job.most_slots > 0 ? job.most_slots : settings.max_workers;
+  return static_cast<std::uint32_t>(
+      std::clamp<std::uint64_t>(most, settings.min_workers, std::max(settings.min_workers, settings.max_workers)));
+}
+
 void keep_job(const std::string& directory, const std::string& job) {
   if (!job.empty()) std::ofstream(job_file(directory)) << job << "\n";
 }
@@ -42,13 +49,15 @@ Result<std::unique_ptr<cluster::RunLink>> make_cluster_link(asio::io_context& io
   join.directory = inputs.directory;
   join.pid = ::getpid();
   join.min = plan.settings.min_workers;
-  join.max = plan.settings.max_workers;
-  join.start = plan.settings.start_workers;
+  join.max = most_slots(config.job, plan.settings);
+  join.start = std::min(join.max, plan.settings.start_workers);
   if (config.policy.samples_total > 0 && config.policy.samples_total <= cluster::kMaxCount) {
     join.samples_total = config.policy.samples_total;
   }
   join.suspends_in_memory = true;
   join.suspends_to_file = plan.settings.has_checkpoints;
+  join.priority = static_cast<std::int32_t>(config.job.priority);
+  if (config.job.deadline_s > 0) join.deadline_s = config.job.deadline_s;
   join.demand = {config.job.one_host, static_cast<std::uint32_t>(config.job.most_hosts), config.job.hosts};
   cluster::RunLinkSettings settings;
   settings.socket = std::filesystem::absolute(*directory).string() + "/" + cluster::kClusterSocketName;

@@ -28,6 +28,9 @@ struct ClusterLinkInputs {
 Result<std::unique_ptr<cluster::RunLink>> make_cluster_link(asio::io_context& io, const RunConfig& config,
                                                             const RunPlan& plan, ClusterLinkInputs inputs);
 
+// That the job asks for: workers.max, or job.most_slots.
+std::uint32_t most_slots(const JobConfig& job, const core::RunSettings& settings);
+
 // In the run's directory, so that a supervisor that resumes the run is known to the cluster as the same job.
 void keep_job(const std::string& directory, const std::string& job);
 

@@ -8,6 +8,7 @@
 #include <memory>
 
 #include "cli/commands/cluster_client.h"
+#include "cli/commands/cluster_link.h"
 #include "cli/commands/command.h"
 #include "cli/commands/exit_code.h"
 #include "cli/commands/live_run.h"
@@ -23,10 +24,12 @@ namespace {
 constexpr const char* kSubmitDetails = R"(
   elastictrain submit job.toml
   elastictrain submit -n 1:8 --start 2 --name a -- python3 train.py
-  elastictrain submit job.toml --priority 3 --cluster lab
+  elastictrain submit job.toml --priority 3 --job-deadline 2h --cluster lab
 
 The config is read again when the job starts, in this directory; the job gets this environment. A job that writes
-checkpoints (checkpoint.directory) may be suspended; others keep at least workers.min slots once they train.
+checkpoints (checkpoint.directory) may be suspended; others keep at least workers.min slots once they train, unless
+the cluster lets jobs stand still in memory (suspended_per_slot). If the length of a job is known, submit says whether
+its deadline can be kept.
 
 Exit status: 0 queued; 64 wrong usage; 69 no such cluster, or it can never have so many slots; 77 not permitted;
 78 a mistake in the config.
@@ -35,7 +38,6 @@ Exit status: 0 queued; 64 wrong usage; 69 no such cluster, or it can never have 
 struct SubmitFlags {
   std::shared_ptr<RunFlags> run = std::make_shared<RunFlags>();
   std::string cluster;
-  std::int32_t priority = 0;
 };
 
 int fail_submit(const std::string& text, int status) {
@@ -49,9 +51,9 @@ std::vector<std::string> run_words(const std::vector<std::string>& line, std::si
   const std::size_t end = line.size() - std::min(line.size(), program_words);
   for (std::size_t place = 0; place < end; ++place) {
     const std::string& word = line[place];
-    if (word == "--priority" || word == "--cluster") {
+    if (word == "--cluster") {
       ++place;
-    } else if (!word.starts_with("--priority=") && !word.starts_with("--cluster=")) {
+    } else if (!word.starts_with("--cluster=")) {
       words.push_back(word);
     }
   }
@@ -69,25 +71,27 @@ std::vector<std::string> job_environment() {
   return variables;
 }
 
-nlohmann::json job_of(const SubmitFlags& flags, const RunChoice& choice, const RunPlan& plan,
-                      const Invocation& invocation) {
+nlohmann::json job_of(const RunChoice& choice, const RunPlan& plan, const Invocation& invocation) {
   const auto& settings = plan.settings;
   const RunConfig& config = choice.config;
   std::vector<std::string> arguments = run_words(invocation.line, invocation.program.size());
   if (config.name.empty()) arguments.insert(arguments.begin(), {"--name", settings.run_name});
+  const std::uint32_t most = most_slots(config.job, settings);
   nlohmann::json job = {{"name", settings.run_name},
                         {"arguments", arguments},
                         {"working_directory", choice.inputs.current_directory},
                         {"environment", job_environment()},
                         {"min", settings.min_workers},
-                        {"max", settings.max_workers},
-                        {"start", settings.start_workers},
-                        {"priority", flags.priority},
+                        {"max", most},
+                        {"start", std::min(most, settings.start_workers)},
+                        {"priority", static_cast<std::int32_t>(config.job.priority)},
                         {"suspends", !config.checkpoint.directory.empty()},
                         {"one_host", config.job.one_host},
                         {"most_hosts", config.job.most_hosts},
                         {"hosts", config.job.hosts}};
-  const std::uint64_t samples = config.use_trainer ? config.trainer.samples * config.trainer.epochs : 0;
+  if (config.job.deadline_s > 0) job["deadline_s"] = config.job.deadline_s;
+  const std::uint64_t samples =
+      config.use_trainer ? config.trainer.samples * config.trainer.epochs : config.policy.samples_total;
   if (samples > 0) job["samples_total"] = samples;
   return job;
 }
@@ -122,19 +126,10 @@ int submit_job(const SubmitFlags& flags, const Invocation& invocation) {
   const RunChoice& choice = std::get<RunChoice>(chosen);
   const auto plan = make_plan(choice.config, choice.inputs);
   if (!plan.ok()) return fail_submit(plan.error().message, status_of_start(plan.error()));
-  const nlohmann::json job = job_of(flags, choice, *plan, invocation);
+  const nlohmann::json job = job_of(choice, *plan, invocation);
   const ClusterAnswer answer = ask_cluster(*directory + "/", {{"command", "submit"}, {"job", job}});
   if (answer.status == 0 && answer.object.value("start", "") == "self") return start_here(job, *directory);
   return show_answer("submit", answer);
-}
-
-Status set_submit_priority(SubmitFlags& flags, const std::string& text) {
-  const bool below = text.starts_with("-");
-  const auto number = parse_whole_number(below ? std::string_view(text).substr(1) : std::string_view(text));
-  if (!number || *number > 1000)
-    return wrong_usage("--priority: '" + text + "' is not a whole number from -1000 to 1000");
-  flags.priority = static_cast<std::int32_t>(*number) * (below ? -1 : 1);
-  return {};
 }
 
 }  // namespace
@@ -145,9 +140,6 @@ Command make_submit(Invocation& invocation) {
   const auto is_cluster = [](const Argument& one) { return one.names == "--cluster"; };
   arguments.erase(std::remove_if(arguments.begin(), arguments.end(), is_cluster), arguments.end());
   arguments.push_back(cluster_flag(flags->cluster).in("Job"));
-  arguments.push_back(value("--priority", "N", "higher ones go first; default 0", [flags](const std::string& text) {
-                        return set_submit_priority(*flags, text);
-                      }).in("Job"));
   return {"submit",
           "give a run to a cluster, which starts it when it has slots for it",
           kGroupCluster,

@@ -1,6 +1,7 @@
 #include "cli/config/contradictions.h"
 
 #include <algorithm>
+#include <cmath>
 #include <set>
 #include <span>
 
@@ -42,8 +43,9 @@ class Finder {
     check_expand();
     check_cluster();
     check_mpi();
-    check_alternatives(kPolicyKeys);
     check_command();
+    check_job();
+    check_alternatives(kPolicyKeys);
     check_policy();
     check_timeouts();
     check_failures();
@@ -131,6 +133,14 @@ class Finder {
     }
   }
 
+  void check_job() {
+    const JobConfig& job = config_.job;
+    if (job.priority != std::floor(job.priority)) {
+      add({"job.priority"}, cite(loaded_, "job.priority") + " must be a whole number");
+    }
+    if (job.most_slots > 0) order("workers.min", "job.most_slots", true, "");
+  }
+
   // MPI starts all of its processes at once and accepts none later.
   void check_mpi() {
     const bool by_mpi = config_.launcher.kind == LauncherKind::kMpi;
@@ -150,15 +160,6 @@ class Finder {
     }
   }
 
-  void check_policy() {
-    const auto& beside = config_.policy.beside;
-    if (std::find(beside.begin(), beside.end(), config_.policy.name) != beside.end()) {
-      add({"policy.beside"}, cite(loaded_, "policy.beside") + " is the same as policy.name: remove one");
-    }
-    if (config_.policy.argument.empty() || !config_.policy.library.empty()) return;
-    add({"policy.argument"}, cite(loaded_, "policy.argument") + " needs policy.library");
-  }
-
   void check_command() {
     const bool by_command = config_.launcher.kind == LauncherKind::kCommand;
     if (by_command && config_.launcher.command.empty()) {
@@ -169,6 +170,15 @@ class Finder {
     if (by_command || config_.launcher.command.empty()) return;
     add({"launcher.command", "launcher.kind"},
         cite(loaded_, "launcher.command") + " needs " + cite(loaded_, "launcher.kind") + " to be command");
+  }
+
+  void check_policy() {
+    const auto& beside = config_.policy.beside;
+    if (std::find(beside.begin(), beside.end(), config_.policy.name) != beside.end()) {
+      add({"policy.beside"}, cite(loaded_, "policy.beside") + " is the same as policy.name: remove one");
+    }
+    if (config_.policy.argument.empty() || !config_.policy.library.empty()) return;
+    add({"policy.argument"}, cite(loaded_, "policy.argument") + " needs policy.library");
   }
 
   void check_timeouts() {

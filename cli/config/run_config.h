@@ -61,6 +61,9 @@ struct HostsConfig {
 // What a run of a cluster asks of it.
 struct JobConfig {
   bool one_host = false;
+  double priority = 0;             // whole
+  std::uint64_t deadline_s = 0;    // after it has become a job; 0: none
+  std::uint64_t most_slots = 0;    // 0: workers.max
   std::uint64_t most_hosts = 0;    // 0: any number
   std::vector<std::string> hosts;  // empty: any
 };
@@ -76,10 +79,10 @@ struct LauncherConfig {
   std::uint64_t parallelism = 32;
   bool copy_binary = true;
   std::vector<std::string> mpi_command = {"mpirun"};
+  std::vector<std::string> command;
 };
 
 struct BatchConfig {
-  std::vector<std::string> command;
   std::uint64_t max_share = 0;   // of one worker
   std::uint64_t per_worker = 0;  // as the program says
   std::uint64_t max_global = 0;

@@ -67,6 +67,14 @@ void add_job_keys(std::vector<KeySpec>& keys) {
            "cluster that leases the run its slots, by its name or the path of its socket; the size follows the lease "
            "up to workers.max",
            "--cluster", TextField{top<&C::cluster>}},
+          {"job.priority", "", "in a cluster: jobs of a higher one are served first; a whole number", "--priority",
+           NumberField{in<&C::job, &JobConfig::priority>, -1000, 1000}},
+          {"job.deadline_s", "seconds",
+           "in a cluster: the job is to end within this time after it was submitted; it is given slots for it, if its "
+           "length is known; 0: no deadline",
+           "--job-deadline", IntegerField{in<&C::job, &JobConfig::deadline_s>, 0, 3650 * 86'400ULL}, true},
+          {"job.most_slots", "slots", "in a cluster: maximum number of slots; 0: workers.max", "--most-slots",
+           IntegerField{in<&C::job, &JobConfig::most_slots>, 0, 100'000}},
           {"job.one_host", "", "in a cluster: all slots must be on one host", "--one-host",
            BoolField{in<&C::job, &JobConfig::one_host>}},
           {"job.most_hosts", "hosts", "in a cluster: maximum number of hosts; 0: any number", "--most-hosts",
@@ -170,6 +178,10 @@ void add_launcher_keys(std::vector<KeySpec>& keys) {
            BoolField{in<&C::launcher, &L::copy_binary>}},
           {"launcher.mpi_command", "", "command that starts MPI processes: mpirun, mpiexec.hydra, srun --mpi=pmi2",
            "--mpi-command", ListField{in<&C::launcher, &L::mpi_command>, nullptr, false, true}},
+          {"launcher.command", "",
+           "command that runs a program on {host}, such as kubectl exec -i {host} --; it passes words and standard "
+           "input on as they are",
+           "--launcher-command", ListField{in<&C::launcher, &L::command>, nullptr, false, true}},
       });
 }
 
@@ -178,10 +190,6 @@ void add_training_keys(std::vector<KeySpec>& keys) {
       keys.end(),
       {
           {"batch.per_worker", "samples",
-          {"launcher.command", "",
-           "command that runs a program on {host}, such as kubectl exec -i {host} --; it passes words and standard "
-           "input on as they are",
-           "--launcher-command", ListField{in<&C::launcher, &L::command>, nullptr, false, true}},
            "samples of one worker in one step; 0: as the program says, 32 if it does not", "--batch",
            IntegerField{in<&C::batch, &BatchConfig::per_worker>, 0, kMaxBatch}},
           {"batch.max_global", "samples", "maximum number of samples of all workers in one step; 0: no limit", "",

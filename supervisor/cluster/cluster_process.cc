@@ -271,6 +271,8 @@ void ClusterProcess::take_join(std::uint64_t connection, const Peer& peer, const
   event.spec.start = join.start;
   event.spec.samples_total = join.samples_total;
   event.spec.suspends = join.suspends_to_file;
+  event.spec.priority = join.priority;
+  if (join.deadline_s) event.spec.deadline_s = static_cast<double>(*join.deadline_s);
   event.spec.one_host = join.demand.one_host;
   event.spec.most_hosts = join.demand.most_hosts;
   event.spec.hosts = join.demand.hosts;

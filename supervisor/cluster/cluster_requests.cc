@@ -68,6 +68,7 @@ jobs::JobSpec spec_from(LineReader& in, const nlohmann::json& object, std::strin
   spec.max = in.whole("max", 1, kMaxLeasedSlots);
   spec.start = in.whole("start", 1, kMaxLeasedSlots);
   if (!in.is_null("samples_total")) spec.samples_total = in.number("samples_total", 0, kMaxCount);
+  if (!in.is_null("deadline_s")) spec.deadline_s = static_cast<double>(in.number("deadline_s", 1, kMaxDeadline_s));
   spec.suspends = in.flag("suspends");
   spec.one_host = in.flag("one_host");
   spec.most_hosts = in.whole("most_hosts", 0, kMaxHosts, 0);
@@ -119,6 +120,11 @@ Object job_json(const jobs::Job& job, const jobs::Cluster& cluster, const Cluste
   out["why"] = job.why;
   out["priority"] = job.spec.priority;
   out["paused"] = job.paused;
+  if (job.spec.deadline_s) {
+    out["deadline_unix_s"] = job.submitted_unix_s + *job.spec.deadline_s;
+    out["deadline_slots"] = job.slots_in_time;
+    out["in_time"] = job.in_time;
+  }
   out["min"] = job.spec.min;
   out["max"] = job.spec.max;
   out["slots"] = book.lease(job.id).slots.size();

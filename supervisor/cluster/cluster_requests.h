@@ -1,7 +1,7 @@
 // Purpose: what client commands ask of a cluster, and the answers, as JSON:
 //
 //   {"command":"submit","job":{"name","arguments":[…],"working_directory","environment":["A=b"],"min","max","start",
-//                              "priority","samples_total"|null,"suspends","one_host","most_hosts","hosts":[…]}}
+//                              "priority","deadline_s"|null,"samples_total"|null,"suspends","one_host","most_hosts","hosts":[…]}}
 //                                             -> {"ok":true,"text":"j7 (NAME) is queued","job":"j7"}
 //                                                or {"ok":true,"start":"self"}: the user starts the run
 //   {"command":"queue"}                       -> {"ok":true,"cluster":{…}}

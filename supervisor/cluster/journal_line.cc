@@ -81,6 +81,7 @@ struct Encode {
     out["start"] = spec.start;
     out["priority"] = spec.priority;
     if (spec.samples_total) out["samples_total"] = *spec.samples_total;
+    if (spec.deadline_s) out["deadline_s"] = *spec.deadline_s;
     out["suspends"] = spec.suspends;
     out["one_host"] = spec.one_host;
     out["most_hosts"] = spec.most_hosts;
@@ -188,6 +189,7 @@ record::Submitted submitted_from(const nlohmann::json& in, jobs::JobId job) {
   spec.most_hosts = in.at("most_hosts").get<std::uint32_t>();
   spec.hosts = in.at("hosts").get<std::vector<std::string>>();
   return one;
+  if (in.contains("deadline_s")) spec.deadline_s = in.at("deadline_s").get<double>();
 }
 
 record::Decided decided_from(const nlohmann::json& in) {

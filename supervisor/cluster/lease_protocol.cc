@@ -63,7 +63,9 @@ json to_json(const Join& join) {
           {"holds", to_json(join.holds)},
           {"samples_total", or_null(join.samples_total)},
           {"suspend", suspend},
-          {"wishes", demand}};
+          {"wishes", demand},
+          {"priority", join.priority},
+          {"deadline_s", or_null(join.deadline_s)}};
 }
 
 json to_json(const Report& report) {
@@ -166,6 +168,10 @@ Join read_join(LineReader& from) {
     join.demand.most_hosts = demand.whole("most_hosts", 0, kMaxHosts, 0);
     join.demand.hosts = demand.names("hosts", kMaxHosts);
   });
+  if (!from.is_null("priority")) {
+    join.priority = static_cast<std::int32_t>(from.real("priority", -kMaxPriority, kMaxPriority));
+  }
+  if (!from.is_null("deadline_s")) join.deadline_s = from.number("deadline_s", 1, kMaxDeadline_s);
   return join;
 }
 

@@ -3,7 +3,8 @@
 //
 //   up {"command":"join","protocol":1,"job":"j7"|null,"run":"NAME","directory":"/runs/NAME","pid":123,"min":1,"max":8,
 //          "start":2,"lease":0,"holds":[{"host":"h1","slots":[0,1]}],"samples_total":N|null,"suspend":["file"],
-//          "wishes":{"one_host":false,"most_hosts":0,"hosts":[]}}
+//          "wishes":{"one_host":false,"most_hosts":0,"hosts":[]},
+//          "priority":0,"deadline_s":N|null}
 //   down  {"ok":true,"job":"j7"}  or  {"ok":false,"text":"why"}, after which the connection is closed
 //   down  {"lease":{"version":7,"slots":[{"host":"h1","slots":[0,1,3],"of":8}],"hold":false,"reason":"…"}}
 //   down  {"queue":{"place":3,"of":7,"why":"…"}}  while it has no slots
@@ -37,6 +38,8 @@ inline constexpr std::size_t kMaxTextBytes = 4096;
 inline constexpr std::size_t kMaxHosts = 16'384;
 inline constexpr std::uint32_t kMaxSlotsOfHost = 1024;
 inline constexpr std::uint32_t kMaxLeasedSlots = 100'000;
+inline constexpr std::uint64_t kMaxDeadline_s = 3650ull * 24 * 3600;
+inline constexpr std::int32_t kMaxPriority = 1000;  // and the least, negative
 inline constexpr std::size_t kMaxRates = 1024;
 inline constexpr std::uint64_t kMaxCount = 1'000'000'000'000'000;  // of samples, steps, bytes, versions
 
@@ -70,6 +73,8 @@ struct Join {
   bool suspends_to_file = false;    // "suspend" contains "file": an empty lease makes it write a checkpoint and leave
   bool suspends_in_memory = false;  // "suspend" contains "host": `hold` of a lease makes it stand still
   HostDemand demand = {};
+  std::int32_t priority = 0;
+  std::optional<std::uint64_t> deadline_s = {};  // after it has become a job
   bool operator==(const Join&) const = default;
 };
 

@@ -20,6 +20,7 @@
 #include "heuristics/leases/lease_book.h"
 #include "heuristics/placement/placement.h"
 #include "heuristics/sharing/policy.h"
+#include "heuristics/sharing/whole_shares.h"
 #include "supervisor/cluster/core/action.h"
 #include "supervisor/cluster/core/event.h"
 #include "supervisor/cluster/core/job.h"
@@ -29,16 +30,17 @@ namespace elastictrain::jobs {
 
 struct Settings {
   std::string version;
-  std::string policy = "afs-p";     // known to sharing_policies(), whole slots only
-  double slice_s = 0;               // of policies with time slices; 0: their own
-  double decide_after_s = 0.05;     // what happens within it is decided together
-  double recall_timeout_s = 60;     // for a run to give back a slot
-  double resume_timeout_s = 10;     // for runs to come back after a restart of the cluster process
-  double join_timeout_s = 300;      // for a started run to join
-  double orphan_grace_s = 120;      // after which a run without a supervisor has no workers left
-  double probe_interval_s = 1;      // between two looks at a run whose connection was lost
-  std::uint32_t max_failures = 5;   // in a row, without progress
-  std::uint32_t max_jobs = 20'000;  // that have not ended
+  std::string policy = "afs-p";          // known to sharing_policies(), whole slots only
+  double slice_s = 0;                    // of policies with time slices; 0: their own
+  double decide_after_s = 0.05;          // what happens within it is decided together
+  double recall_timeout_s = 60;          // for a run to give back a slot
+  double resume_timeout_s = 10;          // for runs to come back after a restart of the cluster process
+  double join_timeout_s = 300;           // for a started run to join
+  double orphan_grace_s = 120;           // after which a run without a supervisor has no workers left
+  double probe_interval_s = 1;           // between two looks at a run whose connection was lost
+  std::uint32_t suspended_per_slot = 0;  // jobs that may stand still in memory there; 0: none does
+  std::uint32_t max_failures = 5;        // in a row, without progress
+  std::uint32_t max_jobs = 20'000;       // that have not ended
   std::size_t kept_ended = 1000;
   std::uint64_t seed = 1;
   std::function<Limits(const Owner&)> limits = [](const Owner&) { return Limits{}; };
@@ -85,7 +87,7 @@ class Cluster {
   std::uint32_t ask_for(Round& round, std::size_t first, std::size_t last, std::uint32_t slots, double now_s);
   heuristics::sharing::JobView view_of(const Round& round, std::size_t place) const;
   std::uint32_t most_of(const Job& job, std::uint32_t slots) const;
-  void bound(Round& round);
+  void bound(Round& round, double now_s);
   void place(Round& round);
   std::vector<std::vector<heuristics::placement::Piece>> pieces(const Round& round,
                                                                 const std::vector<Slots>& planned) const;
@@ -93,6 +95,32 @@ class Cluster {
   void place_smaller(const Round& round, std::vector<std::vector<heuristics::placement::Piece>>& placed) const;
   std::vector<std::uint32_t> room_for(const Job& job, const std::vector<std::uint32_t>& free) const;
   void adopt(Round& round, double now_s);
+
+  // Jobs that stand still in memory. In resting.cc.
+  struct Claimed;
+  bool is_away(const Job& job) const;
+  bool can_stand(const Job& job) const;
+  bool is_to_stand(const Job& job, std::uint32_t share) const;
+  void find_full(Round& round) const;
+  Slots room_for_new(const Round& round, const Claimed& claimed) const;
+  Slots within_reach(const Round& round, const Job& job, const Claimed& claimed) const;
+  Slots own_place(const Round& round, const Job& job) const;
+  void exchange(Round& round) const;
+  bool can_displace(const Round& round, const Slots& slots) const;
+  struct Freed;
+  void give_turns(Round& round, bool working, Claimed& claimed, Freed& freed) const;
+  void reserve(Round& round) const;
+
+  // In deadlines.cc.
+  static double deadline_at_s(const Job& job);
+  static std::optional<std::uint32_t> slots_in_time(const Job& job, const heuristics::sharing::Curve& curve,
+                                                    std::uint32_t most, double now_s);
+  void meet_deadlines(Round& round, std::vector<heuristics::sharing::Bounds>& bounds, double now_s) const;
+  void meet_deadlines_of(Round& round, std::vector<heuristics::sharing::Bounds>& bounds, std::size_t first,
+                         std::size_t last, std::uint32_t room, double now_s) const;
+  static std::string deadline_text(const Job& job, double now_s);
+  heuristics::sharing::Curve foreseen(const Job& job, std::uint32_t most, bool& known) const;
+  std::string deadline_answer(const Job& job, double now_s) const;
 
   void handle(const HostsChanged& event, double now_s);
   void handle(const Submit& event, double now_s);

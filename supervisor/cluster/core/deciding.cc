@@ -46,7 +46,8 @@ void Cluster::decide(double now_s) {
   again_s_ = kNever;
   gather(round, now_s);
   ask_policy(round, now_s);
-  bound(round);
+  bound(round, now_s);
+  exchange(round);
   place(round);
   adopt(round, now_s);
   gone_.clear();
@@ -88,6 +89,7 @@ void Cluster::gather(Round& round, double now_s) {
       if (workers > 0 && measured.samples_per_s > 0) rates.push_back(measured.samples_per_s / workers);
     }
   }
+  round.measured = !rates.empty();
   round.guess = median(std::move(rates), kRateOfNobody);
   for (Job* job : round.jobs) round.curves.push_back(curve_of(*job, most_of(*job, round.slots), round.guess));
 }
@@ -162,7 +164,7 @@ sharing::JobView Cluster::view_of(const Round& round, std::size_t place) const {
   return view;
 }
 
-void Cluster::bound(Round& round) {
+void Cluster::bound(Round& round, double now_s) {
   std::vector<sharing::Bounds> bounds;
   std::vector<sharing::UserLimits> users;
   std::map<std::uint32_t, std::uint32_t> place_of_user;
@@ -172,6 +174,7 @@ void Cluster::bound(Round& round) {
     const bool keeps = at_work(*job);
     bounds.push_back({job->spec.min, most_of(*job, round.slots), job->share > 0, keeps, found->second});
   }
+  meet_deadlines(round, bounds, now_s);
   for (const auto& [id, job] : jobs_) {
     const auto user = place_of_user.find(job.owner.uid);
     if (!job.live() || !pinned(job) || user == place_of_user.end()) continue;
@@ -197,6 +200,13 @@ void Cluster::adopt(Round& round, double now_s) {
     const auto share = static_cast<std::uint32_t>(round.slots_of[place].size());
     if (share == 0) ++decided.waiting;
     if (!job.paused) job.why = reason_of(settings_.policy, round.grants[place], share);
+    if (place < round.blocked.size() && round.blocked[place]) {
+      job.why = settings_.policy + (is_away(job) ? ": the slots on which it stands still are in use"
+                                                 : ": no slot has memory for another job (suspended_per_slot)");
+    }
+    if (!job.paused) job.why += deadline_text(job, now_s);
+    job.to_stand = share > 0 && round.grants[place].slots < 1 && job.spec.stands && settings_.suspended_per_slot > 0;
+    job.below_share = place < round.reserved.size() && !round.reserved[place].empty() && share < round.shares[place];
     if (share == job.share) continue;
     decided.shares.push_back({job.id, job.share, share, job.why});
     job.share = share;

@@ -47,7 +47,9 @@ struct JobSpec {
   std::uint32_t start = 1;
   std::int32_t priority = 0;
   std::optional<std::uint64_t> samples_total;
-  bool suspends = false;  // leaves with a checkpoint when its lease is empty
+  std::optional<double> deadline_s;  // after its submission
+  bool suspends = false;             // leaves with a checkpoint when its lease is empty
+  bool stands = false;               // stands still in memory when its lease says so
   bool one_host = false;
   std::uint32_t most_hosts = 0;    // 0: any number
   std::vector<std::string> hosts;  // only these; empty: any
@@ -103,6 +105,9 @@ struct Job {
   std::optional<std::uint32_t> wants;
   std::map<std::uint32_t, Measured> rates;  // by workers
   std::vector<std::uint32_t> lost_hosts;
+  std::uint32_t slots_in_time = 0;  // that it is to have at least, to end in time; 0: none
+  bool in_time = false;             // they could be given
+  bool foreseen = false;            // how many they are is known
   bool overdue_reported = false;
   std::uint32_t place_reported = 0;  // in the queue; 0: none
   std::uint32_t places_reported = 0;

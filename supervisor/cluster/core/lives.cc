@@ -258,6 +258,7 @@ void Cluster::finish(Job& job, int status, const std::string& why, double now_s)
     lengths_.insert(std::upper_bound(lengths_.begin(), lengths_.end(), length), length);
   }
   book_.forget(job.id);
+  job.slots_in_time = 0;
   write(record::HasEnded{job.id, status, job.why, job.samples, job.slot_s, rates_of(job)});
   if (!resuming_) settle(now_s);
   decide_soon(now_s, id_text(job.id) + " ends");

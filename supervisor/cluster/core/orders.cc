@@ -91,7 +91,7 @@ void Cluster::handle(const Submit& event, double now_s) {
     return;
   }
   const Job& job = admit(event.owner, event.limits, event.spec, event.unix_s, now_s);
-  const std::string text = id_text(job.id) + " (" + job.spec.name + ") is queued";
+  const std::string text = id_text(job.id) + " (" + job.spec.name + ") is queued" + deadline_answer(job, now_s);
   actions_.emplace_back(Answer{event.request, Outcome::kDone, text, job.id});
 }
 

@@ -118,6 +118,7 @@ struct Recall {
     const auto length = static_cast<double>(record.samples);
     if (record.status == 0 && length > 0)
       lengths.insert(std::upper_bound(lengths.begin(), lengths.end(), length), length);
+    for (const RateSeen& rate : record.rates) found->rates[rate.workers] = {rate.samples_per_s, rate.views};
   }
 };
 

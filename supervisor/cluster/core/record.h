@@ -84,7 +84,7 @@ struct HasEnded {
   std::string why;
   std::uint64_t samples = 0;
   double slot_s = 0;
-  std::vector<RateSeen> rates;  // by workers; nothing is known again from them, they are for `simulate`
+  std::vector<RateSeen> rates;  // by workers
 };
 
 }  // namespace elastictrain::jobs::record

@@ -236,6 +236,7 @@ void World::submit() {
   spec.one_host = chance(0.1) && spec.min <= std::max_element(hosts_.begin(), hosts_.end(), [](auto& a, auto& b) {
                                                return a.slots < b.slots;
                                              })->slots;
+  if (chance(0.2)) spec.deadline_s = uniform(5, 300);
   give(Submit{submitted_, owner, limits, spec, now_s_});
 }
 

@@ -25,6 +25,8 @@ Join some_join() {
             .samples_total = 30720,
             .suspends_to_file = true,
             .suspends_in_memory = true};
+  join.priority = -7;
+  join.deadline_s = 7200;
   join.demand = {.one_host = true, .most_hosts = 2, .hosts = {"h1", "h2"}};
   return join;
 }
@@ -213,4 +215,6 @@ TEST_CASE("a join names its limits, its directory and its protocol") {
   CHECK(says(refusal_of_run(with("\"pid\":4711", "\"pid\":0")), "\"pid\" must be"));
   CHECK(says(refusal_of_run(with("[\"file\",\"host\"]", "[\"tape\"]")), "\"suspend\" must be"));
   CHECK(says(refusal_of_run(with("\"most_hosts\":2", "\"most_hosts\":-2")), "\"wishes.most_hosts\" must be"));
+  CHECK(says(refusal_of_run(with("\"priority\":-7", "\"priority\":-1001")), "\"priority\" must be"));
+  CHECK(says(refusal_of_run(with("\"deadline_s\":7200", "\"deadline_s\":0")), "\"deadline_s\" must be"));
 }
