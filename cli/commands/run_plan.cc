@@ -352,6 +352,7 @@ launcher::SshOptions ssh_options(const LauncherConfig& config) {
   options.copy_binary = config.copy_binary;
   return options;
 }
+
 launcher::CommandLaunchOptions command_options(const LauncherConfig& config) {
   launcher::CommandLaunchOptions options;
   options.command = config.command;
@@ -359,7 +360,6 @@ launcher::CommandLaunchOptions command_options(const LauncherConfig& config) {
   options.copy_binary = config.copy_binary;
   return options;
 }
-
 
 bool is_passed(const EnvironmentConfig& environment, const std::string& name) {
   return std::any_of(environment.pass.begin(), environment.pass.end(),

@@ -133,6 +133,7 @@ class ClusterReader {
                       text_key("directory", to.directory),
                       text_key("policy", to.policy),
                       whole_key("slice_ms", 100, kMaxMs, to.slice_ms),
+                      whole_key("suspended_per_slot", 0, 100, to.suspended_per_slot),
                       whole_key("recall_timeout_ms", 100, kMaxMs, to.recall_timeout_ms),
                       whole_key("resume_timeout_ms", 100, kMaxMs, to.resume_timeout_ms),
                       whole_key("join_timeout_ms", 1000, kMaxMs, to.join_timeout_ms),

@@ -25,6 +25,7 @@ std::string state_of(const nlohmann::json& job) {
   if (!job["overdue"].empty()) return "overdue";
   if (phase != "joined") return phase;
   const std::string run_phase = job.value("run_phase", "");  // empty before its first report
+  if (!job["stands_on"].empty() && job.value("slots", 0) == 0) return "suspended";
   return job.value("slots", 0) == 0 ? "waiting" : run_phase.empty() ? phase : run_phase;
 }
 

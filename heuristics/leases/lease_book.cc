@@ -61,7 +61,23 @@ void LeaseBook::pass(Slot slot, Holder holder, bool leased) {
   Place& place = *find(slot);
   if (place.owner != kNobody) accounts_[place.owner].owned.erase(slot);
   if (holder != kNobody) accounts_[holder].owned.insert(slot);
-  place = {.owner = holder, .planned = place.planned, .leased = leased};
+  place = {.owner = holder, .planned = place.planned, .leased = leased, .parked = place.parked};
+}
+
+void LeaseBook::stay(Account& account, Slot slot) {
+  if (account.parked.insert(slot).second) ++find(slot)->parked;
+}
+
+void LeaseBook::wake(Account& account, Slot slot) {
+  if (account.parked.erase(slot) > 0) --find(slot)->parked;
+}
+
+// The processes elsewhere are gone.
+void LeaseBook::keep_parked(Account& account, const Slots& holds) {
+  const Slots before(account.parked.begin(), account.parked.end());
+  for (const Slot slot : before) {
+    if (!contains(holds, slot)) wake(account, slot);
+  }
 }
 
 void LeaseBook::set_host(std::uint32_t host, std::uint32_t slots) {
@@ -84,10 +100,15 @@ void LeaseBook::plan(const std::vector<std::pair<Holder, Slots>>& plan) {
     }
   }
   for (const auto& [holder, slots] : plan) {
+    if (const auto found = accounts_.find(holder); found != accounts_.end()) found->second.parks = false;
     for (const Slot slot : slots) {
       if (exists(slot)) set_planned(slot, holder);
     }
   }
+}
+
+void LeaseBook::park(Holder holder) {
+  accounts_[holder].parks = true;
 }
 
 void LeaseBook::take_out(Account& account, Place& place, double now_s) {
@@ -97,27 +118,53 @@ void LeaseBook::take_out(Account& account, Place& place, double now_s) {
   account.changed = true;
 }
 
+// Processes that stand still on some of its slots would not know what to do on a part of them.
+bool LeaseBook::may_go_on(Holder holder) const {
+  const Account& account = accounts_.at(holder);
+  if (account.parked.empty()) return true;
+  return std::all_of(account.planned.begin(), account.planned.end(),
+                     [&](Slot slot) { return owner(slot) == kNobody || owner(slot) == holder; });
+}
+
 std::vector<Holder> LeaseBook::settle(double now_s) {
+  std::set<Holder> waiting;
+  for (const auto& [holder, account] : accounts_) {
+    if (!may_go_on(holder)) waiting.insert(holder);
+  }
   each_place([&](Slot slot, Place& place) {
+    const bool can_pass = place.owner == kNobody || place.owner == place.planned;
     if (place.leased && place.planned != place.owner) {
-      take_out(accounts_[place.owner], place, now_s);
-    } else if (!place.leased && place.planned != kNobody && (place.owner == kNobody || place.owner == place.planned)) {
+      if (!accounts_[place.owner].parks) take_out(accounts_[place.owner], place, now_s);
+    } else if (!place.leased && place.planned != kNobody && can_pass && !waiting.contains(place.planned)) {
       pass(slot, place.planned, true);
       place.heard = true;
+      wake(accounts_[place.owner], slot);
       accounts_[place.owner].changed = true;
     }
   });
   std::vector<Holder> changed;
   for (auto& [holder, account] : accounts_) {
-    if (!account.changed) continue;
-    account.changed = false;
-    account.lease = {account.lease.version + 1, choose_owned(holder, [](const Place& place) { return place.leased; })};
-    changed.push_back(holder);
+    if (make_lease(holder, account, now_s)) changed.push_back(holder);
   }
   return changed;
 }
 
+bool LeaseBook::make_lease(Holder holder, Account& account, double now_s) {
+  const bool had_hold = account.lease.hold;
+  if (!account.changed && !had_hold && !account.parks) return false;
+  Slots leased = choose_owned(holder, [](const Place& place) { return place.leased; });
+  const bool holds = account.stands(!leased.empty()) && !(leased.empty() && account.parked.empty());
+  const bool is_away = holds && leased.empty();  // what it was told counts on
+  const bool differs = account.changed || holds != had_hold;
+  account.changed = false;
+  if (is_away || !differs) return false;
+  if (holds && !had_hold) account.parks_s = now_s;
+  account.lease = {account.lease.version + 1, std::move(leased), holds};
+  return true;
+}
+
 std::string LeaseBook::check(Holder holder, const Heard& heard, Claims claims) const {
+  const Slots still = parked(holder);
   if (heard.version > lease(holder).version && claims == Claims::kOwn) {
     return "it follows version " + std::to_string(heard.version) + " of its lease; the newest is " +
            std::to_string(lease(holder).version);
@@ -125,7 +172,7 @@ std::string LeaseBook::check(Holder holder, const Heard& heard, Claims claims) c
   for (const Slot slot : heard.holds) {
     const Place* const place = find(slot);
     if (place == nullptr) return "there is no slot " + text_of(slot);
-    if (place->owner == holder) continue;
+    if (place->owner == holder || contains(still, slot)) continue;
     const bool free = place->owner == kNobody && claims != Claims::kOwn;
     const bool unheard = place->owner != kNobody && !place->heard && claims == Claims::kAny;
     if (!free && !unheard) return "slot " + text_of(slot) + " was not leased to it, or it was given back";
@@ -150,7 +197,10 @@ Slots LeaseBook::hear(Holder holder, const Heard& heard, double now_s) {
   account.seen = heard.version;
   account.held = heard.holds;
   account.lease.version = std::max(account.lease.version, heard.version);
-  for (const Slot slot : heard.holds) claim(holder, slot, now_s);
+  keep_parked(account, heard.holds);
+  for (const Slot slot : heard.holds) {
+    if (!account.parked.contains(slot)) claim(holder, slot, now_s);
+  }
   const Slots returned =
       choose_owned(holder, [&](const Place& place) { return !place.leased && heard.version >= place.recall_version; });
   Slots back;
@@ -162,6 +212,19 @@ Slots LeaseBook::hear(Holder holder, const Heard& heard, double now_s) {
   return back;
 }
 
+Slots LeaseBook::stand(Holder holder, std::uint64_t version) {
+  const auto found = accounts_.find(holder);
+  if (found == accounts_.end()) return {};
+  Account& account = found->second;
+  if (!account.lease.hold || !account.parks || version != account.lease.version) return {};
+  const Slots still = choose_owned(holder, [](const Place& place) { return place.leased; });
+  for (const Slot slot : still) {
+    pass(slot, kNobody, false);
+    if (contains(account.held, slot)) stay(account, slot);
+  }
+  return still;
+}
+
 Slots LeaseBook::vacate(Holder holder) {
   Slots owned_before = owned(holder);
   const auto found = accounts_.find(holder);
@@ -170,7 +233,9 @@ Slots LeaseBook::vacate(Holder holder) {
   for (const Slot slot : planned(holder)) set_planned(slot, kNobody);
   for (const Slot slot : owned_before) pass(slot, kNobody, false);
   account.held.clear();
-  if (!account.lease.slots.empty()) account.lease = {account.lease.version + 1, {}};
+  keep_parked(account, {});
+  account.parks = false;
+  if (!account.lease.slots.empty()) account.lease = {account.lease.version + (owned_before.empty() ? 0 : 1), {}};
   account.changed = false;
   return owned_before;
 }
@@ -183,7 +248,9 @@ Slots LeaseBook::forget(Holder holder) {
 
 void LeaseBook::recall_lease(Holder holder, const Lease& lease, double now_s) {
   Account& account = accounts_[holder];
-  account.lease = {std::max(account.lease.version, lease.version), {}};
+  account.lease = {std::max(account.lease.version, lease.version), {}, lease.hold};
+  account.parks = lease.hold;
+  account.parks_s = now_s;
   for (const Slot slot : owned(holder)) {
     Place& place = *find(slot);
     if (!place.leased || contains(lease.slots, slot)) continue;
@@ -196,6 +263,7 @@ void LeaseBook::recall_lease(Holder holder, const Lease& lease, double now_s) {
     if (find(slot) == nullptr) continue;
     pass(slot, holder, true);
     set_planned(slot, holder);
+    wake(account, slot);
     account.lease.slots.push_back(slot);
   }
 }
@@ -212,11 +280,23 @@ void LeaseBook::recall_return(Holder holder, const Slots& slots) {
   if (leased > 0) ++lease.version;  // as vacate() has done
 }
 
+void LeaseBook::recall_stand(Holder holder, const Slots& slots) {
+  Account& account = accounts_[holder];
+  for (const Slot slot : slots) {
+    const Place* const place = find(slot);
+    if (place == nullptr || place->owner != holder) continue;
+    if (place->planned == holder) set_planned(slot, kNobody);
+    pass(slot, kNobody, false);
+    stay(account, slot);
+  }
+}
+
 void LeaseBook::recall_join(Holder holder, const Heard& heard, double now_s) {
-  Lease& lease = accounts_[holder].lease;
-  lease.version = std::max(lease.version, heard.version);
+  Account& account = accounts_[holder];
+  account.lease.version = std::max(account.lease.version, heard.version);
+  keep_parked(account, heard.holds);
   for (const Slot slot : heard.holds) {
-    if (find(slot) == nullptr) continue;
+    if (find(slot) == nullptr || account.parked.contains(slot)) continue;
     claim(holder, slot, now_s);
     find(slot)->heard = false;
   }
@@ -248,8 +328,33 @@ Slots LeaseBook::owned(Holder holder) const {
   return choose_owned(holder, [](const Place&) { return true; });
 }
 
+std::size_t LeaseBook::in_use(Holder holder) const {
+  const auto found = accounts_.find(holder);
+  if (found == accounts_.end()) return 0;
+  const auto& owned = found->second.owned;
+  return static_cast<std::size_t>(
+      std::count_if(owned.begin(), owned.end(), [&](Slot slot) { return find(slot)->leased; }));
+}
+
+Slots LeaseBook::parked(Holder holder) const {
+  const auto found = accounts_.find(holder);
+  return found == accounts_.end() ? Slots() : Slots(found->second.parked.begin(), found->second.parked.end());
+}
+
+std::uint32_t LeaseBook::parked_on(Slot slot) const {
+  const Place* const place = find(slot);
+  return place == nullptr ? 0 : place->parked;
+}
+
+bool LeaseBook::is_late(const Account& account, const Place& place, double before_s) const {
+  return place.leased ? account.lease.hold && account.parks && account.parks_s <= before_s
+                      : place.recalled_s <= before_s;
+}
+
 Slots LeaseBook::overdue(Holder holder, double before_s) const {
-  return choose_owned(holder, [before_s](const Place& place) { return !place.leased && place.recalled_s <= before_s; });
+  const auto found = accounts_.find(holder);
+  if (found == accounts_.end()) return {};
+  return choose_owned(holder, [&](const Place& place) { return is_late(found->second, place, before_s); });
 }
 
 double LeaseBook::recalled_since(Holder holder) const {
@@ -259,6 +364,7 @@ double LeaseBook::recalled_since(Holder holder) const {
   for (const Slot slot : found->second.owned) {
     const Place& place = *find(slot);
     if (!place.leased) since_s = std::min(since_s, place.recalled_s);
+    if (is_late(found->second, place, since_s) && place.leased) since_s = found->second.parks_s;
   }
   return since_s;
 }
@@ -276,7 +382,8 @@ std::vector<std::string> LeaseBook::broken_rules() const {
   std::vector<std::string> broken;
   std::map<Slot, Holder> leased;
   for (const auto& [holder, account] : accounts_) {
-    for (const Slot slot : account.lease.slots) {
+    const bool is_away = account.lease.hold && in_use(holder) == 0;
+    for (const Slot slot : is_away ? Slots() : account.lease.slots) {
       const auto [other, first] = leased.emplace(slot, holder);
       if (!first) {
         broken.push_back("slot " + text_of(slot) + " is leased to " + std::to_string(other->second) + " and " +
@@ -288,7 +395,7 @@ std::vector<std::string> LeaseBook::broken_rules() const {
       }
     }
     for (const Slot slot : account.held) {
-      if (owner(slot) == holder) continue;
+      if (owner(slot) == holder || account.parked.contains(slot)) continue;
       broken.push_back("slot " + text_of(slot) + " is held by " + std::to_string(holder) + " and belongs to " +
                        std::to_string(owner(slot)));
     }

@@ -5,6 +5,10 @@
 // knowing a lease without it, that none of its processes is there. A lease is the whole set of slots that a holder may
 // use; each change of it has a new version, and versions of a holder only rise.
 //
+// A holder may be told to stand still (park()): its lease says so, and names the same slots. Once it has said that it
+// does, its slots pass on while its processes stay, with their state in memory. It goes on when all slots that are
+// planned for it are free, not with a part of them.
+//
 // Pure, deterministic, no clock: times are seconds since any common instant. Ownership: values. Cost: plan() and
 // settle() are O(slots), what is asked of one holder O(its slots). Errors: check() says what is wrong with what a
 // holder says; hear() is for what passed it.
@@ -33,6 +37,7 @@ using Slots = std::vector<Slot>;  // ascending, each once
 struct Lease {
   std::uint64_t version = 0;
   Slots slots;
+  bool hold = false;  // stand still there
 };
 
 // What a holder says of itself.
@@ -55,6 +60,8 @@ class LeaseBook {
   // What should be once everything has been given back. A slot is planned for one holder; other slots of these holders
   // are for nobody.
   void plan(const std::vector<std::pair<Holder, Slots>>& plan);
+  // After plan(), for a holder for which nothing is planned: instead of losing its slots it stands still on them.
+  void park(Holder holder);
   // Carries out what can be carried out now. Returns the holders whose lease has changed, ascending.
   std::vector<Holder> settle(double now_s);
 
@@ -62,6 +69,8 @@ class LeaseBook {
   std::string check(Holder holder, const Heard& heard, Claims claims) const;
   // Returns the slots that were given back.
   Slots hear(Holder holder, const Heard& heard, double now_s);
+  // It has said that it stands still, knowing this version of its lease. Returns the slots that pass on.
+  Slots stand(Holder holder, std::uint64_t version);
   // It has no process any more, but may be given slots again: its versions go on. Returns the slots that were its own.
   Slots vacate(Holder holder);
   // It has ended. Returns the slots that were its own.
@@ -70,6 +79,7 @@ class LeaseBook {
   // Of a record: this lease was written down, these slots were given back, this is what a run said as it joined.
   void recall_lease(Holder holder, const Lease& lease, double now_s);
   void recall_return(Holder holder, const Slots& slots);
+  void recall_stand(Holder holder, const Slots& slots);
   void recall_join(Holder holder, const Heard& heard, double now_s);
 
   const Lease& lease(Holder holder) const;
@@ -79,7 +89,13 @@ class LeaseBook {
   Slots owned(Holder holder) const;
   // What it said last.
   const Slots& held(Holder holder) const;
-  // Slots that were taken out of its lease at `before_s` or earlier and are not back.
+  // Slots that it may use now: not those on which it stands still.
+  std::size_t in_use(Holder holder) const;
+  // Slots on which its processes stand still, while others may use them.
+  Slots parked(Holder holder) const;
+  // Holders whose processes stand still on a slot.
+  std::uint32_t parked_on(Slot slot) const;
+  // Slots that it was to give up at `before_s` or earlier and has not.
   Slots overdue(Holder holder, double before_s) const;
   // When the first slot was recalled that is not back; infinite: none.
   double recalled_since(Holder holder) const;
@@ -99,6 +115,7 @@ class LeaseBook {
     bool heard = false;     // its owner has said that it holds it, or the lease was made here
     double recalled_s = 0;  // since when it is its owner's but not leased
     std::uint64_t recall_version = 0;
+    std::uint32_t parked = 0;  // holders that stand still on it
   };
   struct Account {
     Lease lease;
@@ -106,7 +123,11 @@ class LeaseBook {
     Slots held;
     std::set<Slot> owned;
     std::set<Slot> planned;
+    std::set<Slot> parked;
+    bool parks = false;  // it is to stand still
+    double parks_s = 0;  // since when its lease says so
     bool changed = false;
+    bool stands(bool has_leased) const { return parks || (!parked.empty() && !has_leased); }
   };
 
   Place* find(Slot slot);
@@ -121,6 +142,12 @@ class LeaseBook {
   void pass(Slot slot, Holder holder, bool leased);
   void take_out(Account& account, Place& place, double now_s);
   void claim(Holder holder, Slot slot, double now_s);
+  void stay(Account& account, Slot slot);
+  void wake(Account& account, Slot slot);
+  void keep_parked(Account& account, const Slots& holds);
+  bool may_go_on(Holder holder) const;
+  bool make_lease(Holder holder, Account& account, double now_s);
+  bool is_late(const Account& account, const Place& place, double before_s) const;
 
   std::vector<std::vector<Place>> places_;  // by host and number; never shorter than any slot that belongs to somebody
   std::vector<std::uint32_t> slots_;        // by host

@@ -4,7 +4,21 @@
 
 namespace elastictrain::heuristics::sharing {
 
+namespace {
+
+// A grant is not a turn yet: where slots cannot pass on at once somebody else may have had it.
+void count_turns(const View& view, Turns& turns) {
+  for (const JobView& job : view.jobs) {
+    Turns::Turn& turn = turns.of[job.id];
+    if (job.held > 0 && !turn.counted) ++turn.had;
+    if (job.held > 0) turn.counted = true;
+  }
+}
+
+}  // namespace
+
 std::uint32_t share_by_turns(const View& view, Turns& turns, std::vector<std::uint32_t>& shares) {
+  count_turns(view, turns);
   std::uint32_t free = view.slots;
   std::vector<std::uint32_t> others;
   for (std::uint32_t place = 0; place < shares.size(); ++place) {
@@ -26,12 +40,13 @@ std::uint32_t share_by_turns(const View& view, Turns& turns, std::vector<std::ui
 
 void start_turns(const View& view, const std::vector<std::uint32_t>& shares, double slice_s, Turns& turns,
                  Decision& decision) {
+  count_turns(view, turns);
   for (std::size_t place = 0; place < shares.size(); ++place) {
     if (shares[place] == 0) continue;
     Turns::Turn& turn = turns.of[view.jobs[place].id];
     if (view.now_s >= turn.until_s || view.jobs[place].held == 0) {
       turn.until_s = view.now_s + slice_s;
-      ++turn.had;
+      turn.counted = false;
     }
     if (view.jobs.size() > view.slots) decision.again_s = std::min(decision.again_s, turn.until_s);
   }

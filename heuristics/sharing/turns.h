@@ -15,6 +15,7 @@ struct Turns : State {
   struct Turn {
     std::uint32_t had = 0;
     double until_s = 0;
+    bool counted = true;  // the present one, in `had`: once the job holds slots in it
   };
   std::unordered_map<std::uint64_t, Turn> of;  // by job
   std::unique_ptr<State> clone() const override { return std::make_unique<Turns>(*this); }

@@ -267,6 +267,37 @@ def live_predicted(repetitions):
                      f"{changes[0]} live and {changes[1]} simulated, of {len(real)} jobs")
 
 
+def steps_in(jobs, names, seconds):
+    """Steps that these jobs make together within so many seconds from now on."""
+    began = time.monotonic()
+    time.sleep(seconds)
+    ended = time.monotonic()
+    return sum(1 for name in names for t in jobs.times(name).values() if began < t <= ended)
+
+
+def live_slices(repetitions):
+    """4 jobs on 2 slots in turns of 5 s, beside 2 jobs that have the slots to themselves."""
+    slice_s, seconds = 5, 60
+    names = [f"job-{number}" for number in range(4)]
+    shares = []
+    for _ in range(max(1, repetitions)):
+        with Case() as case:
+            jobs = Jobs(case, 2, policy="gandiva", slice_ms=1000 * slice_s, suspended_per_slot=1)
+            for name in names[:2]:
+                jobs.submit(name, 1, 1)
+                jobs.cluster.wait_workers(name, 1, 60)
+            alone = steps_in(jobs, names[:2], seconds)
+            for name in names[2:]:
+                jobs.submit(name, 1, 1)
+            wait_until(lambda: all(jobs.times(name) for name in names), 60, "the first steps of all jobs")
+            together = steps_in(jobs, names, seconds)
+            shares.append(100 * together / alone)
+            jobs.cluster.assert_slots_used_once()
+    yield rows.at_least("live-slices", statistics.median(shares), "%", 98,
+                        f"of the steps of 2 jobs alone: {rows.spread(shares)}; turns of {slice_s} s in memory, steps of "
+                        f"{1000 * STEP_S:.0f} ms, {seconds} s each")
+
+
 def until_feedback_s(policy, count, slots, **settings):
     """Until the last of so many jobs of a minute has made 20 steps."""
     with Case() as case:

@@ -151,7 +151,8 @@ void ClusterProcess::act(const jobs::Refuse& one) {
 }
 
 void ClusterProcess::act(const jobs::SendLease& lease) {
-  server_->send(lease.connection, to_line(FromCluster(Lease{lease.version, named(lease.slots), false, lease.reason})));
+  server_->send(lease.connection,
+                to_line(FromCluster(Lease{lease.version, named(lease.slots), lease.hold, lease.reason})));
 }
 
 void ClusterProcess::act(const jobs::SendPlace& place) {
@@ -270,9 +271,10 @@ void ClusterProcess::take_join(std::uint64_t connection, const Peer& peer, const
   event.spec.max = join.max;
   event.spec.start = join.start;
   event.spec.samples_total = join.samples_total;
-  event.spec.suspends = join.suspends_to_file;
   event.spec.priority = join.priority;
   if (join.deadline_s) event.spec.deadline_s = static_cast<double>(*join.deadline_s);
+  event.spec.suspends = join.suspends_to_file;
+  event.spec.stands = join.suspends_in_memory;
   event.spec.one_host = join.demand.one_host;
   event.spec.most_hosts = join.demand.most_hosts;
   event.spec.hosts = join.demand.hosts;
@@ -296,6 +298,7 @@ void ClusterProcess::take_report(std::uint64_t connection, const Report& report)
   event.lease = report.lease;
   event.holds = *holds;
   event.phase = name_of(report.phase);
+  event.stands = report.phase == JobPhase::kSuspended;
   event.workers = report.workers;
   event.step = report.step;
   event.samples = report.samples;

@@ -127,9 +127,11 @@ Object job_json(const jobs::Job& job, const jobs::Cluster& cluster, const Cluste
   }
   out["min"] = job.spec.min;
   out["max"] = job.spec.max;
-  out["slots"] = book.lease(job.id).slots.size();
+  const bool works = book.in_use(job.id) > 0;
+  out["slots"] = book.in_use(job.id);
   out["share"] = job.share;
-  out["leased"] = places_json(book.lease(job.id).slots, cluster.hosts());
+  out["leased"] = places_json(works ? book.lease(job.id).slots : jobs::Slots(), cluster.hosts());
+  out["stands_on"] = places_json(book.parked(job.id), cluster.hosts());
   out["version"] = book.lease(job.id).version;
   out["overdue"] =
       places_json(book.overdue(job.id, facts.now_s - cluster.settings().recall_timeout_s), cluster.hosts());
@@ -198,7 +200,7 @@ std::string queue_answer(const jobs::Cluster& cluster, const ClusterFacts& facts
   for (const auto& host : cluster.hosts()) out["hosts"].push_back({{"host", host.name}, {"slots", host.slots}});
   out["jobs"] = Object::array();
   for (const auto& [id, job] : cluster.jobs()) {
-    leased += cluster.book().lease(id).slots.size();
+    leased += cluster.book().in_use(id);
     out["jobs"].push_back(job_json(job, cluster, facts));
   }
   out["leased"] = leased;

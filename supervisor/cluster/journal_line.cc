@@ -105,6 +105,11 @@ struct Encode {
     out["version"] = one.version;
     out["slots"] = slots_json(one.slots, hosts);
     out["reason"] = one.reason;
+    if (one.hold) out["hold"] = true;
+  }
+  void operator()(const record::Stood& one) const {
+    event("stands", one.job);
+    out["slots"] = slots_json(one.slots, hosts);
   }
   void operator()(const record::Returned& one) const {
     event("returned", one.job);
@@ -184,12 +189,12 @@ record::Submitted submitted_from(const nlohmann::json& in, jobs::JobId job) {
   spec.start = in.at("start").get<std::uint32_t>();
   spec.priority = in.at("priority").get<std::int32_t>();
   if (in.contains("samples_total")) spec.samples_total = in.at("samples_total").get<std::uint64_t>();
+  if (in.contains("deadline_s")) spec.deadline_s = in.at("deadline_s").get<double>();
   spec.suspends = in.at("suspends").get<bool>();
   spec.one_host = in.at("one_host").get<bool>();
   spec.most_hosts = in.at("most_hosts").get<std::uint32_t>();
   spec.hosts = in.at("hosts").get<std::vector<std::string>>();
   return one;
-  if (in.contains("deadline_s")) spec.deadline_s = in.at("deadline_s").get<double>();
 }
 
 record::Decided decided_from(const nlohmann::json& in) {
@@ -233,8 +238,9 @@ std::optional<jobs::Record> record_of_job(const std::string& event, const nlohma
   if (event == "submitted") return submitted_from(in, job);
   if (event == "leased") {
     return record::Leased{job, in.at("version").get<std::uint64_t>(), slots_from(in.at("slots"), hosts),
-                          in.at("reason").get<std::string>()};
+                          in.at("reason").get<std::string>(), in.value("hold", false)};
   }
+  if (event == "stands") return record::Stood{job, slots_from(in.at("slots"), hosts)};
   if (event == "returned") return record::Returned{job, slots_from(in.at("slots"), hosts)};
   if (event == "started") return record::Started{job, in.at("resume").get<bool>()};
   if (event == "joined") {

@@ -194,7 +194,7 @@ class Cluster:
         for record in self.journal():
             if record["event"] == "leased":
                 leases[record["job"]] = {(host["host"], slot) for host in record["slots"] for slot in host["slots"]}
-            elif record["event"] == "ended":
+            elif record["event"] in ("stands", "ended"):
                 leases.pop(record["job"], None)
             elif record["event"] == "returned":
                 gone = {(host["host"], slot) for host in record["slots"] for slot in host["slots"]}
@@ -389,6 +389,96 @@ class Failures(Case):
         self.assertNotEqual(other.leased()[1], keeper.leased()[1])
 
 
+class Deadlines(Case):
+    """A deadline is a least share."""
+
+    def test_a_job_is_given_the_slots_that_it_needs_to_end_in_time(self):
+        cluster = Cluster(self).start()
+        # At most 200 samples a second on one worker: two or three workers are needed for all of them in an hour.
+        work = {**synthetic(), "compute_us_per_sample": 5000, "epochs": 1, "samples": 972_000}
+        self.assertIn("is known when it has been measured", cluster.submit("first", 1, 4, 1, "--job-deadline", "1h", trainer=work))
+        cluster.wait_job("first", lambda job: job["in_time"] and job["deadline_slots"] > 1, "its slots")
+        for name in ("a", "b", "c"):
+            cluster.submit(name, 1, 4)
+        job = cluster.wait_job("first", lambda job: 1 < job["slots"] == job["deadline_slots"] and cluster.job("a")["slots"] == 1,
+                               "its least share")
+        self.assertIn("for its deadline", job["why"])
+        self.assertIn("cannot be kept", cluster.submit("late", 1, 4, 1, "--job-deadline", "1m", trainer=work))
+        unknown = cluster.do("submit", "-n", "1", "--job-deadline", "1m", "--name", "unknown", "--", "sleep", "1000")
+        self.assertIn("its length is not known", unknown)
+        cluster.kill()
+        cluster.start()
+        cluster.wait_job("first", lambda job: 1 < job["slots"] == job["deadline_slots"], "its least share, also after a restart")
+
+    def test_a_config_says_what_a_job_asks_of_a_cluster(self):
+        cluster = Cluster(self).start()
+        cluster.submit("low", 1, 4, 1, job={"priority": -5, "most_slots": 2})
+        cluster.wait_job("low", lambda job: (job["priority"], job["max"], job["slots"]) == (-5, 2, 2), "its wishes")
+        cluster.submit("high", 1, 4, 1, "--priority", "7", job={"priority": 3})
+        cluster.wait_job("high", lambda job: job["priority"] == 7, "the flag's priority")
+        for text, part in (("[job]\npriority = 0.5\n", "job.priority"), ("[job]\nmost_slots = 1\n[workers]\nmin = 2\n", "job.most_slots"),
+                           ("[job]\ndeadline_s = -1\n", "job.deadline_s")):
+            cluster.refused(78, part, "submit", cluster.write("bad.toml", "command = ['true']\n" + text))
+
+
+class Turns(Case):
+    """More jobs than slots: those whose turn is over stand still in memory."""
+
+    JOBS = ("a", "b", "c", "d")
+
+    def turns(self, cluster):
+        """How often each job has gone on after it stood still."""
+        turns, stood = dict.fromkeys(range(1, len(self.JOBS) + 1), 0), set()
+        for record in cluster.journal():
+            if record["event"] == "stands":
+                stood.add(record["job"])
+            elif record["event"] == "leased" and record["job"] in stood and not record.get("hold"):
+                stood.discard(record["job"])
+                turns[record["job"]] += 1
+        return turns
+
+    def wait_turns(self, cluster, count):
+        wait_until(lambda: min(self.turns(cluster).values()) >= count, 90, f"{count} turns of each job")
+
+    def spawned(self, cluster):
+        return [len(cluster.do("events", name, "--type", "spawn").splitlines()) for name in self.JOBS]
+
+    def test_all_jobs_take_turns_and_none_is_restarted(self):
+        cluster = Cluster(self, slots=2, slice_ms=1000, suspended_per_slot=1).start()
+        for name in self.JOBS:
+            cluster.submit(name, 1, 1)
+        self.wait_turns(cluster, 1)
+        cluster.kill()
+        cluster.start()
+        self.wait_turns(cluster, 3)
+        self.assertEqual(self.spawned(cluster), [1, 1, 1, 1], "a worker was restarted")
+        cluster.assert_slots_used_once()
+        self.assertIn("suspended", cluster.do("queue"))
+        waiting = wait_until(lambda: next((job["name"] for job in cluster.queue()["jobs"] if job["stands_on"]), None), 30,
+                             "a job that stands still")
+        for name in (waiting, *self.JOBS):
+            cluster.command("cancel", name)
+            cluster.wait_job(name, lambda job: job["phase"] == "ended", "the end")
+        wait_until(lambda: cluster.processes() == [cluster.process.pid], 60, "the end of all processes")
+        cluster.assert_slots_used_once()
+
+    def test_a_supervisor_that_is_lost_while_its_job_stands_still_is_taken_up(self):
+        cluster = Cluster(self, slots=1, suspended_per_slot=1).start()
+        cluster.submit("a", 1, 1)
+        worker = cluster.wait_workers("a", 1)
+        self.assertIn("is paused", cluster.do("pause", "a"))
+        job = cluster.wait_job("a", lambda job: job["stands_on"] and job["slots"] == 0, "its rest")
+        cluster.submit("b", 1, 1)
+        cluster.wait_workers("b", 1)
+        os.kill(job["pid"], signal.SIGKILL)
+        cluster.wait_job("a", lambda now: now["phase"] == "joined" and now["pid"] != job["pid"], "its next supervisor")
+        self.assertTrue(cluster.job("a")["stands_on"])
+        self.assertIn("goes on", cluster.do("resume", "a"))
+        cluster.do("cancel", "b")
+        self.assertEqual(cluster.wait_workers("a", 1), worker, "a healthy worker was restarted")
+        cluster.assert_slots_used_once()
+
+
 @unittest.skipUnless(os.geteuid() == 0, "needs root, to be two users")
 class Users(Case):
     """Another user of this machine, by a real uid."""
@@ -444,6 +534,7 @@ class BadInput(Case):
                            ("name = 'x'\n[limits.users.u]\nslot = 3", 'unknown key "slot" in [limits.users.u]; did you mean "slots"?'),
                            ("name = 'x'", "give either hosts.list or hosts.file"),
                            ("name = 'x'\n[hosts]\nlist = ['a:0']", "hosts.list"),
+                           ("name = 'x'\n[hosts]\nlist = ['a']\nfile = 'b'", "give either hosts.list or hosts.file"),
                            ("name = 'x'\n[[job]]\nconfig = 'a'", "cluster.toml:2:1: job.name is missing"),
                            ("name = 'x'\n[[job]]\nname = 'a'", "job a needs a config, or arguments"),
                            ("name = 'x'\n[[job]]\nname = 'a/b'\nconfig = 'a'", "job.name: "),
@@ -515,4 +606,3 @@ class BadInput(Case):
 
 if __name__ == "__main__":
     harness.main()
-                           ("name = 'x'\n[hosts]\nlist = ['a']\nfile = 'b'", "give either hosts.list or hosts.file"),

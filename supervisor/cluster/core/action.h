@@ -37,6 +37,7 @@ struct SendLease {
   std::uint64_t version = 0;
   Slots slots;
   std::string reason;
+  bool hold = false;  // stand still there
 };
 struct SendPlace {
   Connection connection = 0;

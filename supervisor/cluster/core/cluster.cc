@@ -162,7 +162,7 @@ void Cluster::handle(const HostsChanged& event, double now_s) {
 
 void Cluster::account(Job& job, double now_s) {
   const double passed_s = std::max(0.0, now_s - job.settled_s);
-  const auto leased = static_cast<double>(book_.lease(job.id).slots.size());
+  const auto leased = static_cast<double>(book_.in_use(job.id));
   job.settled_s = now_s;
   if (leased == 0) return;
   job.running_s += passed_s;
@@ -178,7 +178,11 @@ void Cluster::settle(double now_s) {
     if (found == jobs_.end()) continue;
     Job& job = found->second;
     const auto& lease = book_.lease(holder);
-    write(record::Leased{job.id, lease.version, lease.slots, job.why});
+    write(record::Leased{job.id, lease.version, lease.slots, job.why, lease.hold});
+    if (job.below_share && !lease.slots.empty()) {
+      job.below_share = false;
+      decide_soon(now_s, id_text(job.id) + " goes on");
+    }
     if (job.first_start_s == kNever && !lease.slots.empty()) job.first_start_s = now_s;
     send_lease(job);
   }
@@ -187,7 +191,7 @@ void Cluster::settle(double now_s) {
 void Cluster::send_lease(const Job& job) {
   const auto& lease = book_.lease(job.id);
   if (job.phase == Phase::kJoined && lease.version > 0) {
-    actions_.emplace_back(SendLease{job.connection, lease.version, lease.slots, job.why});
+    actions_.emplace_back(SendLease{job.connection, lease.version, lease.slots, job.why, lease.hold});
   }
 }
 

@@ -143,7 +143,7 @@ class Cluster {
   Job* job_of(Connection connection);
   Job* joining(const Join& event, std::string& problem, double now_s);
   void take_in(Job& job, const Join& event, double now_s);
-  void hear(Job& job, std::uint64_t lease, const Slots& holds, double now_s);
+  void hear(Job& job, std::uint64_t lease, const Slots& holds, bool stands, double now_s);
   void take_figures(Job& job, const Report& report, double now_s);
   void lose(Job& job, double now_s);
   void left(Job& job, int status, const std::string& why, double now_s);
@@ -192,6 +192,7 @@ class Cluster {
   double resume_until_s_ = 0;
   double decide_s_ = kNever;
   double again_s_ = kNever;
+  bool left_idle_ = false;  // the last decision gave less than there was, because something has to happen before
   std::optional<double> jobs_due_s_;  // the least due_s(); nothing: to be found again
   std::string trigger_;
   std::uint64_t decisions_ = 0;

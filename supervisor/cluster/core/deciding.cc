@@ -212,13 +212,21 @@ void Cluster::adopt(Round& round, double now_s) {
     job.share = share;
     job.place_reported = 0;
   }
+  left_idle_ = std::find(round.blocked.begin(), round.blocked.end(), true) != round.blocked.end();
+  for (std::size_t place = 0; place < round.shares.size(); ++place) {
+    left_idle_ = left_idle_ || round.slots_of[place].size() < round.shares[place];
+  }
   trigger_.clear();
   if (!decided.shares.empty()) write(std::move(decided));
   std::vector<std::pair<Holder, Slots>> plan;
+  std::vector<Holder> standing;
   for (std::size_t place = 0; place < round.jobs.size(); ++place) {
-    plan.emplace_back(round.jobs[place]->id, std::move(round.slots_of[place]));
+    const Job& job = *round.jobs[place];
+    if (is_to_stand(job, static_cast<std::uint32_t>(round.slots_of[place].size()))) standing.push_back(job.id);
+    plan.emplace_back(job.id, std::move(round.slots_of[place]));
   }
   book_.plan(plan);
+  for (const Holder holder : standing) book_.park(holder);
   settle(now_s);
   send_places();
 }

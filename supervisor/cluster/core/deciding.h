@@ -21,7 +21,15 @@ struct Cluster::Round {
   std::vector<heuristics::sharing::Curve> curves;
   std::vector<heuristics::sharing::Grant> grants;
   std::vector<std::uint32_t> shares;
+  std::vector<bool> blocked;            // by job: the slots on which it stands still are in use
+  std::vector<Slots> reserved;          // by job: on which it goes on
+  std::vector<std::vector<bool>> full;  // one more job would be too many in memory
+  std::vector<std::vector<bool>> open;  // `usable` without `reserved` and `full`
   std::vector<Slots> slots_of;
+
+  bool is_usable(heuristics::leases::Slot slot) const {
+    return slot.host < usable.size() && slot.number < usable[slot.host].size() && usable[slot.host][slot.number];
+  }
 
   void block(const Slots& gone) {
     for (const auto slot : gone) {

@@ -60,6 +60,7 @@ struct Report {
   std::uint64_t lease = 0;
   Slots holds;
   std::string phase;
+  bool stands = false;  // all its workers have halted, as its lease says
   std::uint32_t workers = 0;
   std::uint64_t step = 0;
   std::uint64_t samples = 0;

@@ -109,6 +109,8 @@ struct Job {
   bool in_time = false;             // they could be given
   bool foreseen = false;            // how many they are is known
   bool overdue_reported = false;
+  bool to_stand = false;             // once it has given back what it has to
+  bool below_share = false;          // it goes on with fewer slots than it may have
   std::uint32_t place_reported = 0;  // in the queue; 0: none
   std::uint32_t places_reported = 0;
 

@@ -25,7 +25,7 @@ Job* Cluster::job_of(Connection connection) {
 // Its workers may run, and it cannot leave them now without losing what they have done.
 bool Cluster::at_work(const Job& job) const {
   if (job.phase != Phase::kJoined) return job.resume && !book_.owned(job.id).empty();
-  return !job.spec.suspends && !book_.held(job.id).empty();
+  return !job.spec.suspends && !book_.held(job.id).empty() && !can_stand(job);
 }
 
 // What it has stays as it is, whatever the policy says.
@@ -86,6 +86,7 @@ void Cluster::take_in(Job& job, const Join& event, double now_s) {
   job.spec.max = event.spec.max;
   job.spec.start = event.spec.start;
   job.spec.suspends = event.spec.suspends;
+  job.spec.stands = event.spec.stands;
   job.spec.one_host = event.spec.one_host;
   job.spec.most_hosts = event.spec.most_hosts;
   job.spec.hosts = event.spec.hosts;
@@ -96,7 +97,7 @@ void Cluster::take_in(Job& job, const Join& event, double now_s) {
   job.place_reported = 0;
   write(record::HasJoined{job.id, job.directory, job.pid, job.spec.suspends, event.lease, event.holds});
   actions_.emplace_back(Welcome{event.connection, job.id});
-  hear(job, event.lease, event.holds, now_s);
+  hear(job, event.lease, event.holds, false, now_s);
   if (ending) {
     actions_.emplace_back(SendEnd{job.connection, job.why});
     return;
@@ -105,13 +106,19 @@ void Cluster::take_in(Job& job, const Join& event, double now_s) {
   decide_soon(now_s, id_text(job.id) + " joins");
 }
 
-void Cluster::hear(Job& job, std::uint64_t lease, const Slots& holds, double now_s) {
+void Cluster::hear(Job& job, std::uint64_t lease, const Slots& holds, bool stands, double now_s) {
   account(job, now_s);
+  const bool was_away = is_away(job);
   const Slots returned = book_.hear(job.id, {lease, holds}, now_s);
   if (!returned.empty()) write(record::Returned{job.id, returned});
+  const Slots still = stands ? book_.stand(job.id, lease) : Slots();
+  if (!still.empty()) write(record::Stood{job.id, still});
+  if ((job.to_stand || left_idle_) && !(returned.empty() && still.empty())) {
+    decide_soon(now_s, id_text(job.id) + " has given up slots");
+  }
   if (job.overdue_reported && !returned.empty()) decide_soon(now_s, "overdue slots are back");
   if (book_.recalled_since(job.id) == kNever) job.overdue_reported = false;
-  if (!returned.empty() && !resuming_) settle(now_s);
+  if ((!returned.empty() || !still.empty() || was_away != is_away(job)) && !resuming_) settle(now_s);
 }
 
 void Cluster::handle(const Report& event, double now_s) {
@@ -125,7 +132,7 @@ void Cluster::handle(const Report& event, double now_s) {
     return lose(*job, now_s);
   }
   take_figures(*job, event, now_s);
-  hear(*job, event.lease, event.holds, now_s);
+  hear(*job, event.lease, event.holds, event.stands, now_s);
 }
 
 void Cluster::take_figures(Job& job, const Report& report, double now_s) {
@@ -251,6 +258,7 @@ void Cluster::finish(Job& job, int status, const std::string& why, double now_s)
   job.exit_status = status;
   job.ended_s = now_s;
   job.share = 0;
+  job.slots_in_time = 0;
   job.workers = 0;
   gone_.push_back({job.seen_as, job.seen_priority, job.spec.start, job.slot_s, static_cast<double>(job.samples)});
   if (status == 0 && job.samples > 0) {
@@ -258,7 +266,6 @@ void Cluster::finish(Job& job, int status, const std::string& why, double now_s)
     lengths_.insert(std::upper_bound(lengths_.begin(), lengths_.end(), length), length);
   }
   book_.forget(job.id);
-  job.slots_in_time = 0;
   write(record::HasEnded{job.id, status, job.why, job.samples, job.slot_s, rates_of(job)});
   if (!resuming_) settle(now_s);
   decide_soon(now_s, id_text(job.id) + " ends");

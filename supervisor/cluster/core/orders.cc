@@ -128,7 +128,8 @@ void Cluster::handle(const Command& event, double now_s) {
   }
   if (event.order == Order::kPause && at_work(*job)) {
     return answer(Outcome::kInvalid, "job " + id_text(job->id) +
-                                         " writes no checkpoints, so it cannot be paused; set checkpoint.directory");
+                                         " writes no checkpoints, so it cannot be paused; set checkpoint.directory, or "
+                                         "suspended_per_slot in the cluster's file");
   }
   answer(Outcome::kDone, carry_out(*job, event, now_s));
 }

@@ -105,14 +105,17 @@ std::vector<std::uint32_t> Cluster::room_for(const Job& job, const std::vector<s
 std::vector<std::vector<placement::Piece>> Cluster::pieces(const Round& round,
                                                            const std::vector<Slots>& planned) const {
   std::vector<std::uint32_t> free;
-  for (const auto& host : round.usable) {
+  for (const auto& host : round.open) {
     free.push_back(static_cast<std::uint32_t>(std::count(host.begin(), host.end(), true)));
   }
   std::vector<std::vector<placement::Piece>> pieces(round.jobs.size());
   std::vector<std::size_t> others;
   for (std::size_t place = 0; place < round.jobs.size(); ++place) {
+    pieces[place] = pieces_of(round.reserved[place]);
+  }
+  for (std::size_t place = 0; place < round.jobs.size(); ++place) {
     const Job& job = *round.jobs[place];
-    if (round.shares[place] == 0) continue;
+    if (round.shares[place] == 0 || !round.reserved[place].empty()) continue;
     if (job.spec.hosts.empty() && job.lost_hosts.empty()) {
       others.push_back(place);
       continue;
@@ -158,11 +161,12 @@ std::uint32_t Cluster::reach_of(const JobSpec& spec) const {
 // What is left in pieces may hold a job at a smaller size.
 void Cluster::place_smaller(const Round& round, std::vector<std::vector<placement::Piece>>& placed) const {
   std::vector<std::uint32_t> free;
-  for (const auto& host : round.usable) {
+  for (const auto& host : round.open) {
     free.push_back(static_cast<std::uint32_t>(std::count(host.begin(), host.end(), true)));
   }
-  for (const auto& pieces : placed) {
-    for (const auto& piece : pieces) free[piece.host] -= piece.slots;
+  for (std::size_t place = 0; place < placed.size(); ++place) {
+    if (!round.reserved[place].empty()) continue;
+    for (const auto& piece : placed[place]) free[piece.host] -= piece.slots;
   }
   for (std::size_t place = 0; place < round.jobs.size(); ++place) {
     const Job& job = *round.jobs[place];
@@ -183,25 +187,28 @@ void Cluster::place_smaller(const Round& round, std::vector<std::vector<placemen
 }
 
 void Cluster::place(Round& round) {
+  reserve(round);
   std::vector<Slots> planned(round.jobs.size());
   for (std::size_t place = 0; place < round.jobs.size(); ++place) {
-    planned[place] = book_.planned(round.jobs[place]->id);
-    std::erase_if(planned[place], [&](auto slot) {
-      return slot.host >= round.usable.size() || slot.number >= round.usable[slot.host].size() ||
-             !round.usable[slot.host][slot.number];
-    });
+    const JobId job = round.jobs[place]->id;
+    planned[place] = book_.lease(job).hold ? book_.owned(job) : book_.planned(job);
+    std::erase_if(planned[place],
+                  [&](auto slot) { return !round.is_usable(slot) || !round.open[slot.host][slot.number]; });
   }
   auto placed = pieces(round, planned);
   place_smaller(round, placed);
   round.slots_of.assign(round.jobs.size(), {});
-  Numbers numbers(round.usable, [this](heuristics::leases::Slot slot) { return book_.owner(slot); });
+  Numbers numbers(round.open, [this](heuristics::leases::Slot slot) { return book_.owner(slot); });
   for (std::size_t place = 0; place < round.jobs.size(); ++place) {
+    round.slots_of[place] = round.reserved[place];
+    if (!round.reserved[place].empty()) continue;
     for (const auto& piece : placed[place]) {
       numbers.keep(round.jobs[place]->id, piece, planned[place], round.slots_of[place]);
     }
   }
   for (std::size_t place = 0; place < round.jobs.size(); ++place) {
     Slots& slots = round.slots_of[place];
+    if (!round.reserved[place].empty()) continue;
     for (const auto& piece : placed[place]) numbers.add(round.jobs[place]->id, piece, slots);
     std::sort(slots.begin(), slots.end());
     const bool too_few = slots.size() < round.jobs[place]->spec.min;

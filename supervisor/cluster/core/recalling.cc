@@ -26,7 +26,7 @@ struct Recall {
   // Time counts up to here, with the slots that the job had.
   void account(Job& job) const {
     const double passed_s = std::max(0.0, now_s - job.settled_s);
-    const auto leased = static_cast<double>(book.lease(job.id).slots.size());
+    const auto leased = static_cast<double>(book.in_use(job.id));
     job.settled_s = now_s;
     if (leased == 0) return;
     job.running_s += passed_s;
@@ -62,7 +62,13 @@ struct Recall {
     if (found == nullptr || !found->live()) return;
     account(*found);
     if (found->first_start_s == kNever && !record.slots.empty()) found->first_start_s = now_s;
-    book.recall_lease(record.job, {record.version, record.slots}, now_s);
+    book.recall_lease(record.job, {record.version, record.slots, record.hold}, now_s);
+  }
+  void operator()(const record::Stood& record) const {
+    Job* const found = job(record.job);
+    if (found == nullptr || !found->live()) return;
+    account(*found);
+    book.recall_stand(record.job, record.slots);
   }
   void operator()(const record::Returned& record) const {
     Job* const found = job(record.job);
@@ -112,13 +118,13 @@ struct Recall {
     found->why = record.why;
     found->samples = record.samples;
     found->slot_s = record.slot_s;
+    for (const RateSeen& rate : record.rates) found->rates[rate.workers] = {rate.samples_per_s, rate.views};
     found->ended_s = now_s;
     found->share = 0;
     book.forget(record.job);
     const auto length = static_cast<double>(record.samples);
     if (record.status == 0 && length > 0)
       lengths.insert(std::upper_bound(lengths.begin(), lengths.end(), length), length);
-    for (const RateSeen& rate : record.rates) found->rates[rate.workers] = {rate.samples_per_s, rate.views};
   }
 };
 
@@ -141,7 +147,8 @@ std::vector<std::string> Cluster::broken_rules() const {
     if (job.connection != 0 && connections_.at(job.connection) != id)
       broken.push_back(id_text(id) + " has another's connection");
     if (!job.live()) continue;
-    if (!pinned(job)) slots_of_user[job.owner.uid] += static_cast<std::uint32_t>(lease.slots.size());
+    const bool gives_up = pinned(job) || lease.hold;
+    if (!gives_up) slots_of_user[job.owner.uid] += static_cast<std::uint32_t>(lease.slots.size());
     for (const auto slot : lease.slots) {
       if (slot.host >= hosts_.size()) broken.push_back(id_text(id) + " has a slot of a host that is not there");
     }

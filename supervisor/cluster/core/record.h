@@ -42,6 +42,12 @@ struct Leased {
   std::uint64_t version = 0;
   Slots slots;
   std::string reason;
+  bool hold = false;  // stand still there
+};
+// It stands still, and its slots pass on.
+struct Stood {
+  JobId job = 0;
+  Slots slots;
 };
 struct Returned {
   JobId job = 0;
@@ -92,7 +98,7 @@ struct HasEnded {
 namespace elastictrain::jobs {
 
 using Record = std::variant<record::Began, record::Hosts, record::Submitted, record::Decided, record::Leased,
-                            record::Returned, record::Started, record::HasJoined, record::Lost, record::Ordered,
-                            record::Overdue, record::Left, record::HasEnded>;
+                            record::Stood, record::Returned, record::Started, record::HasJoined, record::Lost,
+                            record::Ordered, record::Overdue, record::Left, record::HasEnded>;
 
 }  // namespace elastictrain::jobs

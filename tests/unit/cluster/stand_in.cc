@@ -12,7 +12,7 @@ static double rate_of(std::size_t workers) {
 }
 
 void StandIn::train(double now_s) {
-  if (processes.size() >= spec.min) samples += rate_of(processes.size()) * std::max(0.0, now_s - trained_s);
+  if (!stands && processes.size() >= spec.min) samples += rate_of(processes.size()) * std::max(0.0, now_s - trained_s);
   trained_s = now_s;
 }
 
@@ -20,11 +20,32 @@ bool StandIn::wants_to_leave() const {
   return allowed.empty() && !processes.empty() && spec.suspends;
 }
 
+void StandIn::take(std::uint64_t version, const Slots& slots, bool hold_now) {
+  if (version <= seen) return;
+  seen = version;
+  allowed = {slots.begin(), slots.end()};
+  if (stands && !hold_now) still = processes;
+  std::erase_if(still, [this](Slot slot) { return allowed.contains(slot); });
+  hold = hold_now;
+  stands = stands && hold;
+}
+
+void StandIn::lose_processes() {
+  processes.clear();
+  still.clear();
+  stands = false;
+}
+
 void StandIn::follow() {
+  if (hold) {
+    stands = true;
+    return;
+  }
   std::erase_if(processes, [&](Slot slot) {
     const bool goes = !allowed.contains(slot);
     return goes && !(faults.keeps_slot && processes.size() == 1);
   });
+  std::erase_if(still, [this](Slot slot) { return !processes.contains(slot); });
   if (allowed.size() >= spec.min) processes.insert(allowed.begin(), allowed.end());
 }
 
@@ -48,6 +69,7 @@ Report StandIn::report() const {
   report.lease = seen;
   report.holds = holds();
   report.phase = processes.empty() ? "waiting" : "training";
+  report.stands = stands;
   report.workers = static_cast<std::uint32_t>(processes.size());
   report.samples = static_cast<std::uint64_t>(samples);
   report.samples_total = spec.samples_total;

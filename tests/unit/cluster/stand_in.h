@@ -39,6 +39,9 @@ struct StandIn {
   std::uint64_t seen = 0;
   std::set<Slot> allowed;  // of the newest lease that it has seen
   std::set<Slot> processes;
+  bool hold = false;     // its lease says that it is to stand still
+  bool stands = false;   // it does, with all processes
+  std::set<Slot> still;  // processes that stand still until they leave, while the others go on
   bool told_to_end = false;
   double samples = 0;
   double trained_s = 0;  // up to which samples are counted
@@ -46,8 +49,11 @@ struct StandIn {
 
   void train(double now_s);
   bool wants_to_leave() const;
+  void take(std::uint64_t version, const Slots& slots, bool hold_now);
   // Processes begin and end as its lease says.
   void follow();
+  void lose_processes();
+  bool computes_on(Slot slot) const { return !stands && !still.contains(slot); }
   Slots holds() const { return {processes.begin(), processes.end()}; }
   Join join(Connection number, const std::string& id) const;
   Report report() const;

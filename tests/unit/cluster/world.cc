@@ -23,6 +23,7 @@ World::World(std::uint64_t seed) : rng_(seed) {
   settings_.resume_timeout_s = uniform(2, 6);
   settings_.join_timeout_s = 30;
   settings_.orphan_grace_s = kGrace_s + 1;
+  settings_.suspended_per_slot = chance(0.5) ? whole(1, 3) : 0;
   settings_.seed = seed;
   const std::uint32_t limit = chance(0.3) ? whole(2, 5) : kNoLimit;
   settings_.limits = [limit](const Owner&) { return Limits{.slots = limit, .priority = 5}; };
@@ -166,15 +167,16 @@ void World::carry_out(const Action& action) {
     const auto* recorded = [&]() -> const record::Leased* {
       for (auto one = journal_.rbegin(); one != journal_.rend(); ++one) {
         const auto* found = std::get_if<record::Leased>(&*one);
-        if (found != nullptr && found->version == lease->version && found->slots == lease->slots) return found;
+        if (found != nullptr && found->version == lease->version && found->slots == lease->slots &&
+            found->hold == lease->hold)
+          return found;
       }
       return nullptr;
     }();
     if (recorded == nullptr && !lease->slots.empty()) fail("a lease was sent that is not in the journal");
     const std::size_t place = run_of(lease->connection);
     if (place < runs_.size()) {
-      to_run(place,
-             [this, version = lease->version, slots = lease->slots](StandIn& run) { take_lease(run, version, slots); });
+      to_run(place, [lease = *lease](StandIn& run) { run.take(lease.version, lease.slots, lease.hold); });
     }
   } else if (const auto* end = std::get_if<SendEnd>(&action)) {
     const std::size_t place = run_of(end->connection);
@@ -232,11 +234,12 @@ void World::submit() {
   spec.start = whole(spec.min, spec.max);
   spec.priority = chance(0.2) ? 1 : 0;
   spec.suspends = chance(0.6);
+  spec.stands = chance(0.6);
   spec.samples_total = whole(20, 1500);
+  if (chance(0.2)) spec.deadline_s = uniform(5, 300);
   spec.one_host = chance(0.1) && spec.min <= std::max_element(hosts_.begin(), hosts_.end(), [](auto& a, auto& b) {
                                                return a.slots < b.slots;
                                              })->slots;
-  if (chance(0.2)) spec.deadline_s = uniform(5, 300);
   give(Submit{submitted_, owner, limits, spec, now_s_});
 }
 
@@ -248,6 +251,7 @@ void World::start_foreign() {
   run.spec.name = run.name;
   run.spec.max = 3;
   run.spec.suspends = chance(0.5);
+  run.spec.stands = chance(0.5);
   run.spec.samples_total = whole(20, 500);
   runs_.push_back(run);
   begin_supervisor(runs_.back(), 0);
@@ -298,12 +302,6 @@ void World::to_cluster(std::size_t place, Event event) {
   });
 }
 
-void World::take_lease(StandIn& run, std::uint64_t version, const Slots& slots) {
-  if (version <= run.seen) return;
-  run.seen = version;
-  run.allowed = {slots.begin(), slots.end()};
-}
-
 // Everything that a run does, a few times a second.
 void World::tick(std::size_t place) {
   StandIn& run = runs_[place];
@@ -313,7 +311,7 @@ void World::tick(std::size_t place) {
     if (run.told_to_end) return end_run(run, 130);
     if (run.samples >= static_cast<double>(*run.spec.samples_total)) return end_run(run, 0);
     if (run.wants_to_leave() && chance(0.3)) {
-      run.processes.clear();
+      run.lose_processes();
       if (chance(0.3)) return end_run(run, 75);  // or it waits in the same process
     } else if (!run.allowed.empty() || run.wants_to_leave() || run.spec.suspends || run.processes.empty()) {
       if (chance(0.7)) run.follow();
@@ -336,8 +334,9 @@ void World::tick(std::size_t place) {
 
 void World::end_run(StandIn& run, int status) {
   run.alive = false;
-  run.processes.clear();
+  run.lose_processes();
   run.allowed.clear();
+  run.hold = false;
   run.finished = true;
   run.status = status;
   const auto place = static_cast<std::size_t>(&run - runs_.data());
@@ -371,7 +370,7 @@ void World::kill_supervisor(StandIn& run) {
   }
   later(kGrace_s, [this, place, lost_s = run.lost_s] {
     StandIn& then = runs_[place];
-    if (!then.alive && then.lost_s == lost_s) then.processes.clear();
+    if (!then.alive && then.lost_s == lost_s) then.lose_processes();
   });
   if (!run.own) {
     later(uniform(1, 10), [this, place] {
@@ -427,6 +426,7 @@ void World::check() {
   std::map<Slot, std::string> used;
   for (const StandIn& run : runs_) {
     for (const Slot slot : run.processes) {
+      if (!run.computes_on(slot)) continue;
       const auto [other, first] = used.emplace(slot, run.name);
       if (!first) {
         fail("slot " + std::to_string(slot.host) + ":" + std::to_string(slot.number) + " has processes of " +

@@ -60,7 +60,6 @@ class World {
   void to_run(std::size_t place, std::function<void(StandIn&)> what);
   void to_cluster(std::size_t place, Event event);
   void tick(std::size_t place);
-  void take_lease(StandIn& run, std::uint64_t version, const Slots& slots);
   void end_run(StandIn& run, int status);
   void kill_supervisor(StandIn& run);
   Probed::State state_of(const StandIn& run) const;

@@ -72,5 +72,25 @@ TEST_CASE("what was measured of a job is in the record of its end, for simulatio
                                 {}));
 }
 
+TEST_CASE("a journal keeps that a job stands still, and its deadline") {
+  const std::vector<jobs::HostLine> hosts = {{"h1", 2}};
+  const auto again = [&](const jobs::Record& record) {
+    const auto line = read_journal_line(journal_line(record, hosts, 1, 2, 3), hosts);
+    REQUIRE(line);
+    return line->record;
+  };
+  const auto leased = std::get<jobs::record::Leased>(again(jobs::record::Leased{3, 4, {{0, 1}}, "waits", true}));
+  CHECK(leased.hold);
+  CHECK(leased.slots == jobs::Slots{{0, 1}});
+  CHECK_FALSE(std::get<jobs::record::Leased>(again(jobs::record::Leased{3, 5, {{0, 1}}, "turn", false})).hold);
+  CHECK(std::get<jobs::record::Stood>(again(jobs::record::Stood{3, {{0, 1}}})).slots == jobs::Slots{{0, 1}});
+  jobs::record::Submitted submitted{.job = 3, .owner = {}, .spec = {}, .unix_s = 1};
+  submitted.spec.deadline_s = 90;
+  submitted.spec.priority = -2;
+  const auto spec = std::get<jobs::record::Submitted>(again(submitted)).spec;
+  CHECK(spec.deadline_s == 90.0);
+  CHECK(spec.priority == -2);
+}
+
 }  // namespace
 }  // namespace elastictrain::cluster

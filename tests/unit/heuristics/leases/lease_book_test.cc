@@ -96,5 +96,98 @@ TEST_CASE("a host that goes away takes its slots out of leases, and a slot of it
   CHECK(book.settle(2).empty());
 }
 
+TEST_CASE("a holder stands still on its slots while they pass on, and goes on when all of them are free") {
+  LeaseBook book = two_hosts();
+  const Slots two = slots({{0, 0}, {0, 1}});
+  book.plan({{1, two}});
+  book.settle(0);
+  book.hear(1, {1, two}, 1);
+
+  book.plan({{1, {}}, {2, slots({{0, 0}})}, {3, slots({{0, 1}})}});
+  book.park(1);
+  CHECK(book.settle(2) == std::vector<Holder>{1});
+  CHECK(book.lease(1).hold);
+  CHECK(book.lease(1).slots == two);
+  CHECK(book.stand(1, 1).empty());  // it has not seen this lease
+  CHECK(book.overdue(1, 2) == two);
+  CHECK(book.recalled_since(1) == 2);
+  CHECK(book.hear(1, {2, two}, 3).empty());
+  CHECK(book.stand(1, 2) == two);
+  CHECK(book.parked(1) == two);
+  CHECK(book.in_use(1) == 0);
+  CHECK(book.overdue(1, 9).empty());
+  CHECK(book.settle(3) == std::vector<Holder>{2, 3});
+  CHECK(book.check(1, {2, two}, Claims::kOwn).empty());
+  book.hear(1, {2, two}, 4);
+  CHECK(book.owner({0, 0}) == 2);
+  CHECK(book.broken_rules().empty());
+
+  book.plan({{1, two}, {2, {}}, {3, {}}});
+  CHECK(book.settle(5) == std::vector<Holder>{2, 3});
+  book.hear(2, {2, {}}, 6);
+  CHECK(book.settle(6).empty());  // not with a part of its slots
+  CHECK(book.lease(1).hold);
+  book.hear(3, {2, {}}, 7);
+  CHECK(book.settle(7) == std::vector<Holder>{1});
+  CHECK_FALSE(book.lease(1).hold);
+  CHECK(book.lease(1).version == 3);
+  CHECK(book.parked(1).empty());
+  CHECK(book.parked_on({0, 0}) == 0);
+  CHECK(book.broken_rules().empty());
+}
+
+TEST_CASE("a holder that is wanted again before it stands still keeps its slots") {
+  LeaseBook book = two_hosts();
+  book.plan({{1, slots({{0, 0}})}});
+  book.settle(0);
+  book.hear(1, {1, slots({{0, 0}})}, 1);
+  book.plan({{1, {}}});
+  book.park(1);
+  book.settle(2);
+  book.plan({{1, slots({{0, 0}})}});
+  CHECK(book.settle(3) == std::vector<Holder>{1});
+  CHECK_FALSE(book.lease(1).hold);
+  CHECK(book.stand(1, 2).empty());
+  CHECK(book.stand(1, 3).empty());
+  CHECK(book.recalled_since(1) > 1e300);
+}
+
+TEST_CASE("a holder whose processes were lost while they stood still begins again") {
+  LeaseBook book = two_hosts();
+  book.plan({{1, slots({{0, 0}})}});
+  book.settle(0);
+  book.hear(1, {1, slots({{0, 0}})}, 1);
+  book.plan({{1, {}}});
+  book.park(1);
+  book.settle(2);
+  book.hear(1, {2, slots({{0, 0}})}, 3);
+  book.stand(1, 2);
+  book.hear(1, {2, {}}, 4);
+  CHECK(book.settle(4) == std::vector<Holder>{1});
+  CHECK(book.lease(1).slots.empty());
+  CHECK_FALSE(book.lease(1).hold);
+  book.plan({{1, slots({{1, 1}})}});
+  CHECK(book.settle(5) == std::vector<Holder>{1});
+  CHECK(book.lease(1).slots == slots({{1, 1}}));
+}
+
+TEST_CASE("a journal says again who stands still where") {
+  LeaseBook book = two_hosts();
+  const Slots one = slots({{0, 0}});
+  book.recall_lease(1, {1, one, false}, 0);
+  book.recall_lease(1, {2, one, true}, 1);
+  book.recall_stand(1, one);
+  book.recall_lease(2, {1, one, false}, 2);
+  CHECK(book.parked(1) == one);
+  CHECK(book.lease(1).hold);
+  CHECK(book.in_use(2) == 1);
+  CHECK(book.broken_rules().empty());
+  CHECK(book.check(1, {2, one}, Claims::kAny).empty());
+  book.hear(1, {2, one}, 3);
+  CHECK(book.owner({0, 0}) == 2);
+  CHECK(book.settle(4).empty());
+  CHECK(book.lease(1).slots == one);
+}
+
 }  // namespace
 }  // namespace elastictrain::heuristics::leases

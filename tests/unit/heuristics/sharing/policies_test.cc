@@ -145,6 +145,27 @@ TEST_CASE("with slices, max-min lets jobs take turns where they are more than th
   CHECK(outcome_of(trace, "max-min", options).jobs[1].first_start_s == doctest::Approx(300));
 }
 
+TEST_CASE("a turn that a job was given and could not take is still its turn") {
+  const auto policy = find_sharing_policy("max-min")->make({10});
+  const auto state = policy->initial_state();
+  Rng rng(1);
+  View view = view_of(trace_of({job_of(1000, linear_curve(1)), job_of(1000, linear_curve(1))}), 1);
+  const auto curve = linear_curve(1);
+  for (JobView& job : view.jobs) job.curve = curve.get();
+  const auto who = [&](double now_s, bool first_holds) {
+    view.now_s = now_s;
+    view.jobs[0].held = first_holds ? 1 : 0;
+    if (first_holds) view.jobs[0].first_start_s = 0;
+    Decision decision;
+    decision.grants.resize(2);
+    policy->decide(view, *state, rng, decision);
+    return decision.grants[0].slots > 0 ? 0 : 1;
+  };
+  CHECK(who(0, false) == 0);
+  CHECK(who(10, true) == 1);
+  CHECK(who(12, true) == 1);  // the first one still holds the slot
+}
+
 TEST_CASE("the turns of AFS-P are of 2 h as published, or of the slices that are asked for") {
   const auto trace = trace_of({job_of(9000, linear_curve(1)), job_of(300, linear_curve(1))});
   cluster::Options options;
