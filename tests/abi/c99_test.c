@@ -97,7 +97,7 @@ static void shares_values(et_session* session) {
   int64_t part = 0;
   const int64_t parts[1] = {7};
   uint16_t half = 0x3c00;
-  uint32_t mine = 5, all = 0;
+  uint32_t mine = 5, all = 0, size = 0;
   int equal = 0;
   void* memory = NULL;
   CHECK(et_reduce_values(session, &largest, 1, ET_FLOAT64, ET_MAX) == ET_OK && largest == 1.5);
@@ -110,6 +110,12 @@ static void shares_values(et_session* session) {
   CHECK(et_reduce_scatter(session, parts, 1, ET_INT64, ET_PRODUCT, &part) == ET_OK && part == 7);
   CHECK(et_agree(session, &mine, sizeof mine, &equal) == ET_OK && equal == 1);
   CHECK(et_agree(session, &mine, sizeof mine, NULL) == ET_ERROR_INVALID);
+  CHECK(et_reduce_values_in(session, 3, &largest, 1, ET_FLOAT64, ET_SUM) == ET_OK && largest == 1.5);
+  CHECK(et_reduce_values_in(session, 3, NULL, 1, ET_FLOAT64, ET_SUM) == ET_ERROR_INVALID);
+  all = 0;
+  CHECK(et_all_gather_in(session, 3, &mine, sizeof mine, &all, &size) == ET_OK && all == 5 && size == 1);
+  CHECK(et_all_gather_in(session, 3, &mine, sizeof mine, &all, NULL) == ET_ERROR_INVALID);
+  CHECK(et_broadcast_in(session, 3, &mine, sizeof mine, 7) == ET_OK && mine == 5);
   CHECK(et_barrier(session) == ET_OK);
   CHECK(et_step_memory(session, sizeof mine, &memory) == ET_OK && memory != NULL);
   CHECK(et_step_memory(session, sizeof mine, NULL) == ET_ERROR_INVALID);
@@ -141,6 +147,39 @@ static void has_early_values(et_session* session) {
   CHECK(et_early(session, "other", text, &bytes) == ET_ERROR_INVALID);
 }
 
+static void before_step(const et_batch* batch, void* user_data) {
+  uint64_t* steps = user_data;
+  CHECK(batch->size == sizeof(et_batch) && batch->step > steps[0]);
+  steps[0] = batch->step;
+}
+
+static void after_step(const et_step_report* report, void* user_data) {
+  uint64_t* steps = user_data;
+  CHECK(report->size == sizeof(et_step_report) && report->samples > 0);
+  steps[1] = steps[0];
+}
+
+/* In a step. */
+static void starts_values(et_session* session) {
+  double value = 1.5;
+  uint32_t mine = 5;
+  CHECK(et_reduce_values_async(session, "value", &value, 1, ET_FLOAT64, ET_SUM) == ET_OK);
+  CHECK(et_reduce_values_async(session, "value", &value, 1, ET_FLOAT64, ET_SUM) == ET_ERROR_SESSION);
+  CHECK(et_reduce_values_async(session, NULL, &value, 1, ET_FLOAT64, ET_SUM) == ET_ERROR_INVALID);
+  CHECK(et_reduce_values_async(session, "other", &value, 1, (et_type)8, ET_SUM) == ET_ERROR_INVALID);
+  CHECK(et_broadcast_async(session, "mine", &mine, sizeof mine, 0) == ET_OK);
+  CHECK(et_broadcast_async(session, "", &mine, sizeof mine, 0) == ET_ERROR_SESSION);
+  CHECK(et_wait_all_reduce(session) == ET_OK && value == 1.5 && mine == 5);
+}
+
+static void uses_its_step(et_session* session, const et_batch* batch) {
+  reports_halves(session, batch->step == 1);
+  uses_the_store(session, batch->step);
+  looks_ahead(session, batch);
+  shares_values(session);
+  starts_values(session);
+}
+
 /* Least squares on y = 3 x with one weight; ends close to 3. */
 static void trains(void) {
   et_session* session = NULL;
@@ -152,8 +191,10 @@ static void trains(void) {
   et_step_metrics metrics = ET_STEP_METRICS_INIT;
   et_step_report report = ET_STEP_REPORT_INIT;
   et_monitors monitors = ET_MONITORS_INIT;
+  uint64_t hooked[2] = {0, 0};
 
   CHECK(et_session_create(&session) == ET_OK);
+  CHECK(et_step_hooks(session, before_step, after_step, hooked) == ET_OK);
   has_no_device(session);
   CHECK(et_share_model(session, "weight", &weight, 1) == ET_OK);
   CHECK(et_share_state(session, "own", &own, sizeof own) == ET_OK);
@@ -185,10 +226,7 @@ static void trains(void) {
     CHECK(et_all_reduce_typed_async(session, &narrow, 1, ET_BFLOAT16) == ET_OK);
     CHECK(et_wait_all_reduce(session) == ET_OK);
     CHECK(narrow == 0x3f80);
-    reports_halves(session, batch.step == 1);
-    uses_the_store(session, batch.step);
-    looks_ahead(session, &batch);
-    shares_values(session);
+    uses_its_step(session, &batch);
     CHECK(et_share_early(session, "layout", "xyz", 3) == ET_OK);
     CHECK(et_sum(session, &own, 1) == ET_OK && et_broadcast(session, &own, sizeof own) == ET_OK && own == 2.5f);
     weight -= (float)et_learning_rate_factor(session) * gradient;
@@ -200,6 +238,7 @@ static void trains(void) {
   shares_values(session);
   CHECK(et_outcome_of(session) == ET_OUTCOME_FINISHED);
   CHECK(seen == 300 && et_committed_step(session) == 12);
+  CHECK(hooked[0] == 12 && hooked[1] == 12);
   CHECK(fabsf(weight - 3) < 0.1f);
   CHECK(changes == 1);
   CHECK(et_last_step(session, &report) == ET_OK && report.loss == 0.25 && report.samples == 10);

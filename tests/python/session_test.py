@@ -74,6 +74,34 @@ class Alone(unittest.TestCase):
             self.session.commit_step()
             self.assertEqual(values[0], 3.0)
 
+    def test_groups_and_keys_and_what_hooks_raise(self):
+        self.session.set_data(sample_count=4, batch=2)
+        calls = []
+        self.session.step_hooks(lambda: calls.append("before"), lambda: calls.append("after"))
+        self.assertTrue(self.session.start())
+        while self.session.next_batch() is not None:
+            values, copied = array.array("d", [3.0]), array.array("i", [4])
+            self.session.reduce_values_async("largest", values, "max")
+            self.session.broadcast_async("copied", copied)
+            with self.assertRaisesRegex(elastictrain.SessionError, "largest.*is in use"):
+                self.session.reduce_values_async("largest", values)
+            self.session.reduce_values_in(7, values, "product")
+            self.session.broadcast_in(7, copied)
+            self.assertEqual(self.session.all_gather_in(7, array.array("B", b"ab")), b"ab")
+            self.session.commit_step()
+            self.assertEqual((values[0], copied[0]), (3.0, 4))
+        self.assertEqual(calls, ["before", "after"] * 2)
+
+    def test_what_a_hook_raises_is_raised_by_the_call(self):
+        def raising():
+            raise KeyError("in a hook")
+
+        self.session.set_data(sample_count=4, batch=2)
+        self.session.step_hooks(before=raising)
+        self.assertTrue(self.session.start())
+        with self.assertRaisesRegex(KeyError, "in a hook"):
+            self.session.next_batch()
+
     def test_state_of_the_first_worker_is_any_writable_buffer(self):
         best = array.array("d", [0.5])
         self.session.share_first_tensor("best", best, every_steps=2)

@@ -107,6 +107,10 @@ et_status unknown_reduction() noexcept {
   return complain(ET_ERROR_INVALID, "this library does not know this et_type or et_operation; install a newer one");
 }
 
+et_step_report to_c(const elastictrain::StepReport& report) {
+  return {sizeof(et_step_report), report.loss, report.samples, report.gradient_norm, report.slowest_compute_us};
+}
+
 void call_back(et_change_callback callback, void* user_data, const elastictrain::Change& change) {
   const et_change out = {sizeof(et_change),    change.generation,          change.rank,
                          change.world_size,    change.previous_world_size, change.joined_now ? 1U : 0U,
@@ -229,6 +233,27 @@ et_status et_on_change(et_session* session, et_change_callback callback, void* u
   });
 }
 
+et_status et_step_hooks(et_session* session, et_before_step before, et_after_step after, void* user_data) {
+  if (session == nullptr) return null_argument();
+  return guarded([&] {
+    std::function<void(const elastictrain::Batch&)> first;
+    std::function<void(const elastictrain::StepReport&)> last;
+    if (before != nullptr) {
+      first = [=](const elastictrain::Batch& batch) {
+        const et_batch out = to_c(batch);
+        before(&out, user_data);
+      };
+    }
+    if (after != nullptr) {
+      last = [=](const elastictrain::StepReport& report) {
+        const et_step_report out = to_c(report);
+        after(&out, user_data);
+      };
+    }
+    session->session.step_hooks(std::move(first), std::move(last));
+  });
+}
+
 et_status et_await_start(et_session* session, uint64_t* epoch) {
   if (session == nullptr || epoch == nullptr) return null_argument();
   return guarded([&] { *epoch = session->session.await_start(*epoch); });
@@ -338,10 +363,7 @@ et_status et_phase(et_session* session, const char* name) {
 
 et_status et_last_step(const et_session* session, et_step_report* report) {
   if (session == nullptr || report == nullptr) return null_argument();
-  const auto last = session->session.last_step();
-  const et_step_report out = {sizeof(et_step_report), last.loss, last.samples, last.gradient_norm,
-                              last.slowest_compute_us};
-  return write_struct(out, report) ? ET_OK : unknown_struct();
+  return write_struct(to_c(session->session.last_step()), report) ? ET_OK : unknown_struct();
 }
 
 et_status et_sum(et_session* session, float* data, size_t count) {
@@ -386,6 +408,37 @@ et_status et_reduce_scatter(et_session* session, const void* data, size_t count_
 et_status et_barrier(et_session* session) {
   if (session == nullptr) return null_argument();
   return guarded([&] { session->session.barrier(); });
+}
+
+et_status et_reduce_values_in(et_session* session, uint64_t group, void* data, size_t count, et_type type,
+                              et_operation operation) {
+  if (session == nullptr || (data == nullptr && count != 0)) return null_argument();
+  if (!is_known(type, operation)) return unknown_reduction();
+  return guarded([&] { session->session.reduce_values_in(group, data, count, to_cpp(type), to_cpp(operation)); });
+}
+
+et_status et_all_gather_in(et_session* session, uint64_t group, const void* data, size_t bytes, void* gathered,
+                           uint32_t* size) {
+  const bool has_no_room = bytes != 0 && (data == nullptr || gathered == nullptr);
+  if (session == nullptr || size == nullptr || has_no_room) return null_argument();
+  return guarded([&] { *size = session->session.all_gather_in(group, data, bytes, gathered); });
+}
+
+et_status et_broadcast_in(et_session* session, uint64_t group, void* data, size_t bytes, uint32_t root) {
+  if (session == nullptr || (data == nullptr && bytes != 0)) return null_argument();
+  return guarded([&] { session->session.broadcast_in(group, data, bytes, root); });
+}
+
+et_status et_reduce_values_async(et_session* session, const char* key, void* data, size_t count, et_type type,
+                                 et_operation operation) {
+  if (session == nullptr || key == nullptr || (data == nullptr && count != 0)) return null_argument();
+  if (!is_known(type, operation)) return unknown_reduction();
+  return guarded([&] { session->session.reduce_values_async(key, data, count, to_cpp(type), to_cpp(operation)); });
+}
+
+et_status et_broadcast_async(et_session* session, const char* key, void* data, size_t bytes, uint32_t root) {
+  if (session == nullptr || key == nullptr || (data == nullptr && bytes != 0)) return null_argument();
+  return guarded([&] { session->session.broadcast_async(key, data, bytes, root); });
 }
 
 et_status et_step_memory(et_session* session, size_t bytes, void** memory) {

@@ -50,6 +50,8 @@ struct Program {
   StepMemory memory;
   StepLog log;
   std::function<void(const Change&)> on_change;
+  std::function<void(const Batch&)> before_step;
+  std::function<void(const StepReport&)> after_step;
   std::uint64_t variance_every = 0;  // steps; 0: never
   // Its workers must meet in every step: they exchange data of their own, or look ahead.
   bool keeps_step = false;

@@ -57,7 +57,12 @@ bool Session::start() {
   return impl_->start();
 }
 std::optional<Batch> Session::next_batch() {
-  return impl_->next_batch();
+  auto batch = impl_->next_batch();
+  if (batch) impl_->before_step(*batch);
+  return batch;
+}
+void Session::step_hooks(std::function<void(const Batch&)> before, std::function<void(const StepReport&)> after) {
+  impl_->step_hooks(std::move(before), std::move(after));
 }
 void Session::all_reduce(float* gradient, std::size_t count) {
   impl_->all_reduce(gradient, count);
@@ -100,6 +105,7 @@ void Session::phase(std::string_view name) {
 }
 void Session::commit_step(const StepMetrics& metrics) {
   impl_->commit_step(metrics);
+  impl_->after_step();
 }
 
 std::uint32_t Session::rank() const {
@@ -162,6 +168,22 @@ void* Session::step_memory(std::size_t bytes) {
 }
 void Session::barrier() {
   impl_->barrier();
+}
+void Session::reduce_values_in(std::uint64_t group, void* data, std::size_t count, DataType type, Operation operation) {
+  impl_->reduce_values_in(group, data, count, type, operation);
+}
+std::uint32_t Session::all_gather_in(std::uint64_t group, const void* data, std::size_t bytes, void* gathered) {
+  return impl_->all_gather_in(group, data, bytes, gathered);
+}
+void Session::broadcast_in(std::uint64_t group, void* data, std::size_t bytes, std::uint32_t root) {
+  impl_->broadcast_in(group, data, bytes, root);
+}
+void Session::reduce_values_async(std::string_view key, void* data, std::size_t count, DataType type,
+                                  Operation operation) {
+  impl_->reduce_values_async(key, data, count, type, operation);
+}
+void Session::broadcast_async(std::string_view key, void* data, std::size_t bytes, std::uint32_t root) {
+  impl_->broadcast_async(key, data, bytes, root);
 }
 LookAhead Session::look_ahead(std::uint32_t batches) const {
   return impl_->look_ahead(batches);

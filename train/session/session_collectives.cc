@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "train/comm/keyed_hash.h"
+#include "train/session/group_collectives.h"
 #include "train/session/session_impl.h"
 #include "train/session/sizes.h"
 #include "train/session/value_reduction.h"
@@ -105,6 +106,74 @@ void Session::Impl::agree(const void* data, std::size_t bytes, int* equal) {
     *equal = same == others.world_size() ? 1 : 0;
     return {};
   });
+}
+
+void Session::Impl::reduce_values_in(std::uint64_t group, void* data, std::size_t count, DataType type,
+                                     Operation operation) {
+  const auto all = bytes_at(data, session::bytes_of("reduce_values_in()", count, session::size_of(type)));
+  share("reduce_values_in()", all, [=](comm::Communicator& others) -> Status {
+    auto met = session::Group::meet(others, group);
+    return met ? met->reduce(all, type, operation) : met.error();
+  });
+}
+
+std::uint32_t Session::Impl::all_gather_in(std::uint64_t group, const void* data, std::size_t bytes, void* gathered) {
+  lifecycle_.require(lifecycle_.started, "a collective before start(); call start() first");
+  const auto room = bytes_at(gathered, session::bytes_of("all_gather_in()", bytes, view().world_size));
+  const auto mine = copy_of(data, bytes);
+  const auto size = std::make_shared<std::uint32_t>(0);
+  share("all_gather_in()", {}, [=](comm::Communicator& others) -> Status {
+    auto met = session::Group::meet(others, group);
+    if (!met) return met.error();
+    *size = met->size();
+    std::vector<std::byte> received(mine->size() * met->size());
+    if (auto status = met->all_gather(*mine, received); !status) return status;
+    const auto end = std::copy_n(received.begin(), std::min(received.size(), room.size()), room.begin());
+    std::fill(end, room.end(), std::byte{0});
+    return {};
+  });
+  return *size;
+}
+
+void Session::Impl::broadcast_in(std::uint64_t group, void* data, std::size_t bytes, std::uint32_t root) {
+  const auto all = bytes_at(data, session::bytes_of("broadcast_in()", bytes, 1));
+  share("broadcast_in()", all, [=](comm::Communicator& others) -> Status {
+    auto met = session::Group::meet(others, group);
+    return met ? met->broadcast(all, std::min(root, met->size() - 1)) : met.error();
+  });
+}
+
+// A repetition begins with the values that the program passed.
+void Session::Impl::reduce_values_async(std::string_view key, void* data, std::size_t count, DataType type,
+                                        Operation operation) {
+  const auto all = bytes_at(data, session::bytes_of("reduce_values_async()", count, session::size_of(type)));
+  start_values("reduce_values_async()", key, [=, mine = copy_of(data, all.size())](comm::Communicator& others) {
+    std::copy(mine->begin(), mine->end(), all.begin());
+    return session::reduce_values(others, all, type, operation);
+  });
+}
+
+void Session::Impl::broadcast_async(std::string_view key, void* data, std::size_t bytes, std::uint32_t root) {
+  const auto all = bytes_at(data, session::bytes_of("broadcast_async()", bytes, 1));
+  lifecycle_.require(root < view().world_size, "broadcast_async(): the root is not a rank of this world");
+  start_values("broadcast_async()", key, [=](comm::Communicator& others) {
+    return all.empty() ? Status() : others.broadcast(all, std::min(root, others.world_size() - 1));
+  });
+}
+
+void Session::Impl::start_values(const char* what, std::string_view key, session::Collective collective) {
+  const std::string name(what);
+  lifecycle_.require(worker_->runner.is_open(), (name + " outside a step; call next_batch() first").c_str());
+  require_that_all_meet(what);
+  const bool is_key = !key.empty() && key.size() <= session::KeyedValues::kMaxKeyBytes;
+  lifecycle_.require(is_key, (name + ": a key has 1 to 120 bytes").c_str());
+  auto& keyed = worker_->keyed;
+  const std::size_t place = keyed.started();
+  lifecycle_.require(keyed.start(key, std::move(collective)),
+                     (name + ": the key \"" + std::string(key) + "\" is in use in this step").c_str());
+  program_.keeps_step = true;
+  worker_->runner.submit(
+      own_bucket({}, [&keyed, place](comm::Communicator& others) { return keyed.run(place, others); }));
 }
 
 void Session::Impl::barrier() {

@@ -117,6 +117,7 @@ void Session::Impl::end_session(bool program_is_done) {
   const bool in_the_middle = worker.runner.is_open();
   const auto& communicator = worker.seating.seat().communicator;
   if (communicator && (in_the_middle || !program_is_done)) communicator->abort();
+  worker.keyed.close();
   worker.runner.stop_background();
   if (program_is_done) worker.handover.finish_sending();
   worker.handover.drop();

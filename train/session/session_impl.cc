@@ -139,6 +139,7 @@ std::optional<Batch> Session::Impl::next_batch() {
   auto& worker = *worker_;
   worker.measurements.clock().step_begins(session::Clock::now());
   const auto pace = pace_of_round();
+  worker.keyed.begin_step();
   worker.runner.open(pace);
   worker.lane.claim(worker.runner.round().claim(pace));
   if (plane_) plane_->step_opened();
@@ -251,7 +252,9 @@ void Session::Impl::settle_background() {
   const auto& last = worker.runner.step().buckets.back();
   worker.device.check(worker.device.await_input(last));  // until then it computes, whatever the reducer does meanwhile
   worker.measurements.clock().collective_begins(worker.device.input_time(last));
+  worker.keyed.close();
   settle(worker.runner.wait(), true);
+  worker.keyed.reopen();
 }
 
 // Where the program may write its state, whatever it has reduced in this step.

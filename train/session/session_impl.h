@@ -73,6 +73,14 @@ class __attribute__((visibility("hidden"))) Session::Impl {
   void reduce_scatter(const void* data, std::size_t count_per_rank, DataType type, Operation operation, void* result);
   void agree(const void* data, std::size_t bytes, int* equal);
   void barrier();
+  void reduce_values_in(std::uint64_t group, void* data, std::size_t count, DataType type, Operation operation);
+  std::uint32_t all_gather_in(std::uint64_t group, const void* data, std::size_t bytes, void* gathered);
+  void broadcast_in(std::uint64_t group, void* data, std::size_t bytes, std::uint32_t root);
+  void reduce_values_async(std::string_view key, void* data, std::size_t count, DataType type, Operation operation);
+  void broadcast_async(std::string_view key, void* data, std::size_t bytes, std::uint32_t root);
+  void step_hooks(std::function<void(const Batch&)> before, std::function<void(const StepReport&)> after);
+  void before_step(const Batch& batch) const;
+  void after_step() const;
   void* step_memory(std::size_t bytes);
   LookAhead look_ahead(std::uint32_t batches);
   RunMonitors run_monitors() const;
@@ -148,6 +156,7 @@ class __attribute__((visibility("hidden"))) Session::Impl {
   void require_that_all_meet(const char* what) const;
   void reduce_own(session::Bucket& bucket, bool in_background);
   void share_between_steps(const char* what, const session::Collective& collective);
+  void start_values(const char* what, std::string_view key, session::Collective collective);
   void take_next_seat();
   void reach_device_alone();
 

@@ -8,6 +8,20 @@
 #include "train/session/session_impl.h"
 
 namespace elastictrain {
+
+void Session::Impl::step_hooks(std::function<void(const Batch&)> before, std::function<void(const StepReport&)> after) {
+  lifecycle_.require(!lifecycle_.ended, "step_hooks() after finish()");
+  program_.before_step = std::move(before);
+  program_.after_step = std::move(after);
+}
+
+void Session::Impl::before_step(const Batch& batch) const {
+  if (program_.before_step) program_.before_step(batch);
+}
+
+void Session::Impl::after_step() const {
+  if (program_.after_step && lifecycle_.is_running()) program_.after_step(view().last_step);
+}
 namespace {
 
 static_assert(static_cast<int>(Synchronization::kPairAveraging) ==

@@ -110,6 +110,10 @@ void fold_ranks(std::span<std::byte> data, std::span<const std::byte> all, Opera
   }
 }
 
+void fold_blocks(std::span<std::byte> data, std::span<const std::byte> all, DataType type, Operation operation) {
+  with_type(type, [&](auto t) { fold_ranks<decltype(t)>(data, all, operation); });
+}
+
 Status gather_and_fold(comm::Communicator& communicator, std::span<std::byte> data, DataType type,
                        Operation operation) {
   const std::size_t ranks = communicator.world_size();
@@ -120,7 +124,7 @@ Status gather_and_fold(comm::Communicator& communicator, std::span<std::byte> da
     const auto mine = data.subspan(offset, std::min(part, data.size() - offset));
     const auto gathered = std::span(all).first(mine.size() * ranks);
     if (auto status = communicator.all_gather(mine, gathered); !status) return status;
-    with_type(type, [&](auto t) { fold_ranks<decltype(t)>(mine, gathered, operation); });
+    fold_blocks(mine, gathered, type, operation);
   }
   return {};
 }
@@ -148,6 +152,10 @@ std::span<T> elements(std::span<std::byte> data) {
 
 std::size_t size_of(DataType type) {
   return with_type(type, [](auto t) { return sizeof(typename decltype(t)::Stored); });
+}
+
+void fold_gathered(std::span<std::byte> data, std::span<const std::byte> all, DataType type, Operation operation) {
+  fold_blocks(data, all, type, operation);
 }
 
 Status reduce_values(comm::Communicator& communicator, std::span<std::byte> data, DataType type, Operation operation) {

@@ -16,6 +16,9 @@ namespace elastictrain::session {
 
 std::size_t size_of(DataType type);
 
+// What follows from the blocks of some ranks, in their order: into `data`, which is as long as one block.
+void fold_gathered(std::span<std::byte> data, std::span<const std::byte> all, DataType type, Operation operation);
+
 // In place; `data` is a whole number of elements and aligned for them.
 Status reduce_values(comm::Communicator& communicator, std::span<std::byte> data, DataType type, Operation operation);
 

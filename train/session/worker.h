@@ -20,6 +20,7 @@
 #include "train/session/device_gradients.h"
 #include "train/session/extension.h"
 #include "train/session/host_gradients.h"
+#include "train/session/keyed_values.h"
 #include "train/session/lifecycle.h"
 #include "train/session/measurements.h"
 #include "train/session/membership.h"
@@ -68,7 +69,8 @@ struct Worker {
   std::unique_ptr<Extension> extension;
   ModelAveraging averaging;
   BucketReducer reducer;
-  StepRunner runner;
+  KeyedValues keyed;
+  StepRunner runner;  // its thread uses what is above
   SeatView view;
   Membership membership;
   Recovery recovery;

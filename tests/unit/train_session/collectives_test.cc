@@ -124,6 +124,114 @@ TestWorkerOptions with_collectives_between_steps() {
   return options;
 }
 
+// Groups of every other rank, and keys that each rank starts in an order of its own, among the step's gradients.
+struct Groups {
+  explicit Groups(Session& session) : ranks(session.world_size()), rank(session.rank()), gathered(ranks, 77) {
+    sum = maximum = static_cast<std::int32_t>(rank) + 1;
+    from_second = rank;
+    for (std::uint32_t i = 0; i < kKeys; ++i) keyed[i] = 10 * (rank + 1) + i;
+    from_last = rank;
+  }
+
+  std::uint32_t group() const { return rank % 2; }
+  std::vector<std::uint32_t> members() const {
+    std::vector<std::uint32_t> list;
+    for (std::uint32_t other = group(); other < ranks; other += 2) list.push_back(other);
+    return list;
+  }
+
+  void share(Session& session) {
+    session.reduce_values_in(group(), &sum, 1, DataType::kInt32);
+    session.reduce_values_in(group(), &maximum, 1, DataType::kInt32, Operation::kMax);
+    size = session.all_gather_in(group(), &rank, sizeof rank, gathered.data());
+    session.broadcast_in(group(), &from_second, sizeof from_second, 1);
+    for (std::uint32_t i = 0; i < kKeys; ++i) {
+      const std::uint32_t key = (i * 3 + rank * 2) % kKeys;  // another order on every rank
+      session.reduce_values_async("key" + std::to_string(key), &keyed[key], 1, DataType::kInt64);
+      if (i == 1) session.broadcast_async("last", &from_last, sizeof from_last, ranks - 1);
+    }
+    session.wait_all_reduce();
+  }
+
+  void check() const {
+    const auto list = members();
+    std::int32_t expected = 0;
+    for (const auto other : list) expected += static_cast<std::int32_t>(other) + 1;
+    require_that(sum == expected, "the sum of a group");
+    require_that(maximum == static_cast<std::int32_t>(list.back()) + 1, "the maximum of a group");
+    require_that(size == list.size(), "the size of a group");
+    require_that(std::equal(list.begin(), list.end(), gathered.begin()), "the values of a group");
+    require_that(from_second == (list.size() > 1 ? list[1] : list[0]), "the second one's value");
+    require_that(from_last == ranks - 1, "the last one's value");
+    for (std::uint32_t i = 0; i < kKeys; ++i) {
+      require_that(keyed[i] == 10 * ranks * (ranks + 1) / 2 + std::int64_t{i} * ranks, "the sum of a key");
+    }
+  }
+
+  static constexpr std::uint32_t kKeys = 5;
+  std::uint32_t ranks;
+  std::uint32_t rank;
+  std::int32_t sum = 0;
+  std::int32_t maximum = 0;
+  std::uint32_t size = 0;
+  std::uint32_t from_second = 0;
+  std::uint32_t from_last = 0;
+  std::int64_t keyed[kKeys] = {};
+  std::vector<std::uint32_t> gathered;
+};
+
+TestWorkerOptions with_groups_in_steps() {
+  TestWorkerOptions options;
+  const auto groups = std::make_shared<std::optional<Groups>>();
+  options.in_step = [groups](Session& session, std::uint64_t) {
+    groups->emplace(session);
+    (*groups)->share(session);
+  };
+  options.between_steps = [groups](Session& session, std::uint64_t) {
+    if (session.world_size() >= (*groups)->ranks) (*groups)->check();
+  };
+  return options;
+}
+
+TEST_CASE("groups of ranks, and values by key in any order, through a growth and a shrink") {
+  const auto options = with_groups_in_steps();
+  FakeRun run(options);
+  auto workers = run.spawn_ready(3);
+  run.change_to(workers);
+  workers.push_back(run.spawn_ready());
+  run.change_to(workers);
+  run.wait_step(workers[0], run[workers[0]].heartbeat.step + 10);
+  run.change_to({workers[3], workers[1]});
+  run.wait_step(workers[1], run[workers[1]].heartbeat.step + 10);
+  run.stop_and_check();
+}
+
+TEST_CASE("a loss in a step repeats groups and keys too") {
+  for (const auto where : {Moment::kComputing, Moment::kBetweenBuckets, Moment::kUpdating}) {
+    for (const bool with_spare : {false, true}) {
+      FakeRun run(with_groups_in_steps());
+      const auto workers = run.lose_last_of_three(where, with_spare);
+      run.wait_step(workers[0], 20);
+      run.stop_and_check();
+    }
+  }
+}
+
+TEST_CASE("a key that the first rank starts and another one does not is an error that names it") {
+  TestWorkerOptions options;
+  options.in_step = [](Session& session, std::uint64_t) {
+    static std::int32_t value = 1;
+    const std::string key = session.rank() == 0 ? "mine" : "yours";
+    session.reduce_values_async(key, &value, 1, DataType::kInt32);
+    session.wait_all_reduce();
+  };
+  FakeRun run(options);
+  const auto workers = run.spawn_ready(2);
+  run.change_to(workers);
+  run.wait_exit(workers[1]);
+  CHECK(run[workers[1]].exit_code == kExitSessionError);
+}
+
 TEST_CASE("a program's own collectives in each step, through a growth and a shrink") {
   const auto options = with_collectives_in_steps();
   FakeRun run(options);

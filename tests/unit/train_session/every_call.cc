@@ -8,13 +8,31 @@
 
 namespace elastictrain::test {
 
+namespace {
+
+using Calls = std::vector<std::pair<std::string, std::function<void()>>>;
+
+std::string returned_of(const Calls& calls) {
+  std::string returned;
+  for (const auto& [name, call] : calls) {
+    try {
+      call();
+      returned += name + " ";
+    } catch (const SessionError&) {
+    }
+  }
+  return returned;
+}
+
+}  // namespace
+
 std::string calls_that_return(Session& session) {
   static float value = 1;
   static std::vector<float> room(64);
   static int equal = 0;
   constexpr std::uint64_t one = 1;
   const std::span<const std::uint64_t> shape(&one, 1);
-  const std::vector<std::pair<std::string, std::function<void()>>> calls = {
+  const Calls calls = {
       {"share_state", [&] { session.share_state("new", &value, sizeof value); }},
       {"share_model", [&] { session.share_model("new", &value, 1); }},
       {"share_tensor", [&] { session.share_tensor("new", &value, "F32", shape); }},
@@ -42,6 +60,12 @@ std::string calls_that_return(Session& session) {
       {"broadcast_from", [&] { session.broadcast_from(&value, sizeof value, 0); }},
       {"all_gather", [&] { session.all_gather(&value, sizeof value, room.data()); }},
       {"agree", [&] { session.agree(&value, sizeof value, &equal); }},
+      {"reduce_values_in", [&] { session.reduce_values_in(1, &value, 1, DataType::kFloat32); }},
+      {"all_gather_in", [&] { session.all_gather_in(1, &value, sizeof value, room.data()); }},
+      {"broadcast_in", [&] { session.broadcast_in(1, &value, sizeof value); }},
+      {"reduce_values_async", [&] { session.reduce_values_async("key", &value, 1, DataType::kFloat32); }},
+      {"broadcast_async", [&] { session.broadcast_async("other", &value, sizeof value); }},
+      {"step_hooks", [&] { session.step_hooks({}, {}); }},
       {"reduce_scatter", [&] { session.reduce_scatter(room.data(), 1, DataType::kFloat32, Operation::kSum, &value); }},
       {"barrier", [&] { session.barrier(); }},
       {"step_memory", [&] { session.step_memory(sizeof value); }},
@@ -66,15 +90,7 @@ std::string calls_that_return(Session& session) {
       {"rank", [&] { session.rank(); }},
       {"finish", [&] { session.finish(); }},
   };
-  std::string returned;
-  for (const auto& [name, call] : calls) {
-    try {
-      call();
-      returned += name + " ";
-    } catch (const SessionError&) {
-    }
-  }
-  return returned;
+  return returned_of(calls);
 }
 
 }  // namespace elastictrain::test

@@ -71,7 +71,8 @@ typedef struct et_data_options {
   uint32_t drop_last;         /* 1: the rest of an epoch that does not fill a step is dropped */
   uint32_t min_local_samples; /* no batch that is not empty has fewer samples */
 } et_data_options;
-#define ET_DATA_OPTIONS_INIT {sizeof(et_data_options), 0, 1, 0, 0, 32, 1, 0, 0}
+#define ET_DATA_OPTIONS_INIT \
+  { sizeof(et_data_options), 0, 1, 0, 0, 32, 1, 0, 0 }
 
 typedef struct et_batch {
   size_t size;
@@ -83,13 +84,15 @@ typedef struct et_batch {
   uint32_t first_of_epoch;
   uint32_t reserved;
 } et_batch;
-#define ET_BATCH_INIT {sizeof(et_batch), 0, 0, NULL, 0, 0, 0, 0}
+#define ET_BATCH_INIT \
+  { sizeof(et_batch), 0, 0, NULL, 0, 0, 0, 0 }
 
 typedef struct et_step_metrics {
   size_t size;
   double loss;
 } et_step_metrics;
-#define ET_STEP_METRICS_INIT {sizeof(et_step_metrics), 0}
+#define ET_STEP_METRICS_INIT \
+  { sizeof(et_step_metrics), 0 }
 
 typedef struct et_step_report {
   size_t size;
@@ -98,7 +101,8 @@ typedef struct et_step_report {
   double gradient_norm;
   double slowest_compute_us;
 } et_step_report;
-#define ET_STEP_REPORT_INIT {sizeof(et_step_report), 0, 0, 0, 0}
+#define ET_STEP_REPORT_INIT \
+  { sizeof(et_step_report), 0, 0, 0, 0 }
 
 typedef struct et_change {
   size_t size;
@@ -110,6 +114,8 @@ typedef struct et_change {
   const char* reason; /* valid during the call */
 } et_change;
 typedef void (*et_change_callback)(const et_change* change, void* user_data);
+typedef void (*et_before_step)(const et_batch* batch, void* user_data);
+typedef void (*et_after_step)(const et_step_report* report, void* user_data);
 
 typedef enum et_type {
   ET_FLOAT32 = 0,
@@ -147,7 +153,8 @@ typedef struct et_monitors {
   uint64_t bytes_received;
   uint64_t bytes_shared;
 } et_monitors;
-#define ET_MONITORS_INIT {sizeof(et_monitors), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0}
+#define ET_MONITORS_INIT \
+  { sizeof(et_monitors), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0 }
 
 ET_API const char* et_version(void);
 ET_API const char* et_last_error(void); /* of the calling thread; never NULL */
@@ -180,8 +187,11 @@ ET_API et_status et_share_early(et_session* session, const char* name, const voi
 ET_API et_status et_early(const et_session* session, const char* name, void* data, size_t* bytes);
 ET_API et_status et_set_data(et_session* session, const et_data_options* options);
 ET_API et_status et_on_change(et_session* session, et_change_callback callback, void* user_data);
-/* Before et_start(), for a program that goes through past epochs. `epoch`: in: where it is; out: the same once et_start()
- * would not wait any more, or the later epoch that the run is in: go there and call again. */
+/* A policy of the program's own, in every worker: `before` is called in et_next_batch() with the batch, `after` at the
+ * end of et_commit_step() with its report. Either may be NULL. */
+ET_API et_status et_step_hooks(et_session* session, et_before_step before, et_after_step after, void* user_data);
+/* Before et_start(), for a program that goes through past epochs. `epoch`: in: where it is; out: the same once
+ * et_start() would not wait any more, or the later epoch that the run is in: go there and call again. */
 ET_API et_status et_await_start(et_session* session, uint64_t* epoch);
 ET_API et_status et_start(et_session* session, int* started);
 ET_API et_status et_next_batch(et_session* session, et_batch* batch, int* has_batch);
@@ -221,12 +231,25 @@ ET_API et_status et_reduce_values(et_session* session, void* data, size_t count,
 ET_API et_status et_broadcast_from(et_session* session, void* data, size_t bytes, uint32_t root);
 /* `gathered`: world size x bytes. */
 ET_API et_status et_all_gather(et_session* session, const void* data, size_t bytes, void* gathered);
-/* `data`: world size x count_per_rank elements; `result`: count_per_rank. */
 /* `equal`, out: 1 if all ranks passed the same bytes, as many each, and 0 if not. */
 ET_API et_status et_agree(et_session* session, const void* data, size_t bytes, int* equal);
+/* `data`: world size x count_per_rank elements; `result`: count_per_rank. */
 ET_API et_status et_reduce_scatter(et_session* session, const void* data, size_t count_per_rank, et_type type,
                                    et_operation operation, void* result);
 ET_API et_status et_barrier(et_session* session);
+/* All workers call, each with the number of its group; data passes only within a group. `gathered` has room for world
+ * size blocks; `size`, out: how many there are. `root`: a place in the group. */
+ET_API et_status et_reduce_values_in(et_session* session, uint64_t group, void* data, size_t count, et_type type,
+                                     et_operation operation);
+ET_API et_status et_all_gather_in(et_session* session, uint64_t group, const void* data, size_t bytes, void* gathered,
+                                  uint32_t* size);
+ET_API et_status et_broadcast_in(et_session* session, uint64_t group, void* data, size_t bytes, uint32_t root);
+/* In a step, in the background, until et_wait_all_reduce() or et_commit_step(). Ranks may start them in different
+ * orders: the key says which belong together. Between two other calls of the step all ranks start the same keys, each
+ * once. */
+ET_API et_status et_reduce_values_async(et_session* session, const char* key, void* data, size_t count, et_type type,
+                                        et_operation operation);
+ET_API et_status et_broadcast_async(et_session* session, const char* key, void* data, size_t bytes, uint32_t root);
 /* Memory of the session for values that must stay where they are until et_commit_step(): valid until the next
  * et_next_batch(). */
 ET_API et_status et_step_memory(et_session* session, size_t bytes, void** memory);
@@ -245,8 +268,8 @@ ET_API et_status et_get_monitors(const et_session* session, et_monitors* monitor
 ET_API et_status et_get_peer_monitors(const et_session* session, uint64_t* bytes_sent, uint64_t* bytes_received,
                                       double* round_trip_us, size_t count);
 ET_API et_status et_measure_gradient_variance(et_session* session, uint64_t every_steps);
-/* Where et_half_batch() is above 0: the squared norms of the mean gradients of the batch's first et_half_batch() samples
- * and of the others. They show the noise scale of a worker that trains alone. */
+/* Where et_half_batch() is above 0: the squared norms of the mean gradients of the batch's first et_half_batch()
+ * samples and of the others. They show the noise scale of a worker that trains alone. */
 ET_API et_status et_report_halves(et_session* session, double first_square, double second_square);
 ET_API et_status et_request_resize(et_session* session, uint32_t workers);
 ET_API et_status et_request_batch(et_session* session, uint32_t per_worker);

@@ -25,9 +25,10 @@
 // In rare cases a worker is behind the others. Its all-reduces then return zeros, the others' state replaces its result
 // of that step inside commit_step(), and its next batch is empty. committed_step() may advance by more than one.
 //
-// Pools: a process that MPI started keeps running when its worker leaves. commit_step() then waits until the process is
-// needed again, as another worker: worker_id() changes, on_change() reports the new worker's first generation, its next
-// batch is empty, and the loop continues. next_batch() returns nothing when the process is no longer needed.
+// Processes that stay: a process that MPI started keeps running when its worker leaves, and so does one that a shrink
+// lets go, if hosts.keep_warm_s says so. commit_step() then waits until the process is needed again, as another worker:
+// worker_id() changes, on_change() reports the new worker's first generation, its next batch is empty, and the loop
+// continues. next_batch() returns nothing when the process is no longer needed.
 //
 // Synchronization: with averaged gradients (S-SGD) all workers hold the same bits. The configuration, a policy or the
 // program may request that every worker trains its own replica. all_reduce() then returns this worker's own gradient,
@@ -245,6 +246,11 @@ class ELASTICTRAIN_CPP_API Session {
   // The value as of the last committed step, valid until the next call; nothing if there is none of this name.
   std::optional<std::span<const std::byte>> early(std::string_view name) const;
   void set_data(const DataOptions& options);
+  // What a policy of the program's own does in every worker: `before` runs in next_batch() when a step (or a batch of a
+  // round) has been opened, `after` at the end of commit_step() with its report. Both may ask for another size, batch,
+  // rate, synchronization or topology, and call collectives: `before` in the step, `after` between two steps. Either
+  // may be empty.
+  void step_hooks(std::function<void(const Batch&)> before, std::function<void(const StepReport&)> after);
   void on_change(std::function<void(const Change&)> callback);
 
   // This worker trains on a CUDA device: the one with this ordinal among those that the process sees, or -1 for that of
@@ -256,10 +262,11 @@ class ELASTICTRAIN_CPP_API Session {
   // they are in the stream of the step's last all_reduce_device() when commit_step() is called.
   void share_device_state(std::string_view name, void* device_data, std::size_t bytes);
 
-  // For a program that goes through the epochs that are over until it is in the present one: it may do so before start(),
-  // while the others train. `epoch`: where it is. Returns `epoch` once start() would not wait any more, or earlier the
-  // run's present epoch, if that is a later one: go there and call again. The first call that finds no later one reports
-  // this worker as ready; describe state and data before. The run is at most about a second ahead of what is known.
+  // For a program that goes through the epochs that are over until it is in the present one: it may do so before
+  // start(), while the others train. `epoch`: where it is. Returns `epoch` once start() would not wait any more, or
+  // earlier the run's present epoch, if that is a later one: go there and call again. The first call that finds no
+  // later one reports this worker as ready; describe state and data before. The run is at most about a second ahead of
+  // what is known.
   std::uint64_t await_start(std::uint64_t epoch);
   // Returns false if this worker is not needed (a dismissed spare): exit with success.
   bool start();
@@ -331,6 +338,20 @@ class ELASTICTRAIN_CPP_API Session {
   // `equal`: 1 if all ranks passed the same bytes, as many each, and 0 if not; the same on all ranks.
   void agree(const void* data, std::size_t bytes, int* equal);
   void barrier();
+  // Collectives of groups: all workers call, each with the number of its group, and data passes only within a group
+  // (the workers of one host, or those that train the same part). The order of a group is that of the ranks.
+  void reduce_values_in(std::uint64_t group, void* data, std::size_t count, DataType type,
+                        Operation operation = Operation::kSum);
+  // `gathered` has room for world_size() blocks. Returns how many there are: as many as the group has workers.
+  std::uint32_t all_gather_in(std::uint64_t group, const void* data, std::size_t bytes, void* gathered);
+  // `root`: a place in the group, from 0; beyond its end: the last.
+  void broadcast_in(std::uint64_t group, void* data, std::size_t bytes, std::uint32_t root = 0);
+  // In a step, in the background, until wait_all_reduce() or commit_step(): the ranks may start these in different
+  // orders, because a key says which belong together. Between two other calls of the step all ranks start the same
+  // keys, each once, of at most 120 bytes. `data` must stay valid and unmodified until then.
+  void reduce_values_async(std::string_view key, void* data, std::size_t count, DataType type,
+                           Operation operation = Operation::kSum);
+  void broadcast_async(std::string_view key, void* data, std::size_t bytes, std::uint32_t root = 0);
   // Memory of the session for the calls above and for gradients, where the program's own would not live until
   // commit_step(): put values into it, pass it, and read the result there. Aligned for every type; valid until the next
   // call of next_batch() or the end of the session.

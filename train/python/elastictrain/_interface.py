@@ -50,6 +50,8 @@ class Monitors(_Sized):
 
 
 ChangeCallback = ctypes.CFUNCTYPE(None, POINTER(Change), c_void_p)
+BeforeStep = ctypes.CFUNCTYPE(None, POINTER(Batch), c_void_p)
+AfterStep = ctypes.CFUNCTYPE(None, POINTER(StepReport), c_void_p)
 
 # name -> argument types after the session; each returns a status.
 CALLS: Dict[str, Tuple[Any, ...]] = {
@@ -93,6 +95,12 @@ CALLS: Dict[str, Tuple[Any, ...]] = {
     "all_gather": (c_void_p, c_size_t, c_void_p),
     "agree": (c_void_p, c_size_t, POINTER(c_int)),
     "barrier": (),
+    "reduce_values_in": (c_uint64, c_void_p, c_size_t, c_int, c_int),
+    "all_gather_in": (c_uint64, c_void_p, c_size_t, c_void_p, POINTER(c_uint32)),
+    "broadcast_in": (c_uint64, c_void_p, c_size_t, c_uint32),
+    "reduce_values_async": (c_char_p, c_void_p, c_size_t, c_int, c_int),
+    "broadcast_async": (c_char_p, c_void_p, c_size_t, c_uint32),
+    "step_hooks": (BeforeStep, AfterStep, c_void_p),
     "look_ahead": (c_uint32, POINTER(c_uint64), POINTER(c_size_t), POINTER(c_uint64), POINTER(c_uint32)),
     "share_tensor": (c_char_p, c_void_p, c_char_p, POINTER(c_uint64), c_uint32),
     "share_forward_tensor": (c_char_p, c_void_p, c_char_p, POINTER(c_uint64), c_uint32),

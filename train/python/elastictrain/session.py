@@ -73,6 +73,7 @@ class Session:
         self._kept: List[Any] = []  # shared memory
         self._step_kept: List[Any] = []  # gradients of the open step
         self._callback: Any = None
+        self._hooks: Any = None
         self._raised: Optional[BaseException] = None  # by it
         self.ends_at_once = False  # with status 0 once the program's own code has ended
         self._raise_for(self._library.et_session_create(ctypes.byref(self._handle)))
@@ -167,6 +168,21 @@ class Session:
 
         self._callback = c.ChangeCallback(called)
         self._do("on_change", self._callback, None)
+
+    def step_hooks(self, before: Optional[Callable[[], None]] = None, after: Optional[Callable[[], None]] = None) -> None:
+        """A policy of the program's own, in every worker: `before` is called when a step has been opened, `after` when one
+        has ended. Both may ask for another size, batch, rate, synchronization or topology; `before` may call collectives."""
+        def guarded(hook: Optional[Callable[[], None]]) -> Callable[[Any, Any], None]:
+            def called(_: Any, __: Any) -> None:
+                try:
+                    if hook is not None:
+                        hook()
+                except BaseException as error:  # raised again by the call that called back
+                    self._raised = error
+            return called
+
+        self._hooks = (c.BeforeStep(guarded(before)), c.AfterStep(guarded(after)))
+        self._do("step_hooks", *self._hooks, None)
 
     def use_device(self, ordinal: int = -1) -> int:
         """Trains on a CUDA device; -1: that of the slot. Returns the ordinal. Call it before state is shared."""
@@ -281,6 +297,44 @@ class Session:
 
     def barrier(self) -> None:
         self._do("barrier")
+
+    def reduce_values_in(self, group: int, values: Any, operation: str = "sum") -> None:
+        """reduce_values() among the workers that pass the same number; all workers call."""
+        name, size = _type_name(values), _memory.of(values)
+        self._step_kept.append(values)
+        self._do("reduce_values_in", group, size.address, size.bytes // _ITEM_BYTES[name], TYPES[name],
+                 OPERATIONS[operation])
+
+    def all_gather_in(self, group: int, value: Any) -> bytes:
+        """The bytes of the workers that pass the same number, by rank; all workers call."""
+        memory, members = _memory.of(value), ctypes.c_uint32()
+        gathered = ctypes.create_string_buffer(memory.bytes * self.world_size)
+        self._step_kept += [value, gathered]
+        self._do("all_gather_in", group, memory.address, memory.bytes, gathered, ctypes.byref(members))
+        return gathered.raw[:memory.bytes * members.value]
+
+    def broadcast_in(self, group: int, values: Any, root: int = 0) -> None:
+        """Replaces the values by those of place `root` of the workers that pass the same number; all workers call."""
+        memory = _memory.of(values)
+        self._step_kept.append(values)
+        self._do("broadcast_in", group, memory.address, memory.bytes, root)
+
+    def reduce_values_async(self, key: str, values: Any, operation: str = "sum") -> None:
+        """reduce_values() in the background of a step, until wait_all_reduce() or commit_step().
+
+        Workers may start these in different orders: the key says which belong together. Between two other calls of the step
+        all start the same keys.
+        """
+        name, size = _type_name(values), _memory.of(values)
+        self._step_kept.append(values)
+        self._do("reduce_values_async", key.encode(), size.address, size.bytes // _ITEM_BYTES[name], TYPES[name],
+                 OPERATIONS[operation])
+
+    def broadcast_async(self, key: str, values: Any, root: int = 0) -> None:
+        """broadcast_from() in the same way."""
+        memory = _memory.of(values)
+        self._step_kept.append(values)
+        self._do("broadcast_async", key.encode(), memory.address, memory.bytes, root)
 
     def step_memory(self, size: int) -> Any:
         """So many bytes of the session's, for values of collectives whose own memory would not live until commit_step(): a
