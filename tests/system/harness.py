@@ -360,8 +360,11 @@ class HostList:
 
 
 def members(status):
-    """Workers with a rank, ordered by rank."""
-    return sorted((w for w in status.get("workers", []) if w.get("rank") is not None), key=lambda w: w["rank"])
+    """Workers with a rank, ordered by rank. None of a run that has ended: its summary has the number of workers."""
+    workers = status.get("workers", [])
+    if not isinstance(workers, list):
+        return []
+    return sorted((w for w in workers if w.get("rank") is not None), key=lambda w: w["rank"])
 
 
 def pids(status):
