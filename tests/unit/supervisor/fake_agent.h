@@ -53,6 +53,8 @@ class FakeAgent : public std::enable_shared_from_this<FakeAgent> {
   void on(const protocol::SupervisorHeartbeat&) {}
   void on(const protocol::CheckHost&) {}
   void on(const protocol::AskAgent&) {}
+  void on(const protocol::KeepWarm&) {}
+  void on(const protocol::EndWarm&) {}
   void reported(WorkerId worker, const protocol::WorkerDown& message);
   void prepare(const protocol::GenerationPlan& plan);
   void commit(WorkerId worker, Generation generation);
