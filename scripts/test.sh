@@ -47,7 +47,7 @@ rm -f "$report"
 # For the programs that ctest starts itself; the system tests set the options of the processes that they start.
 export ASAN_OPTIONS=${ASAN_OPTIONS:-detect_leaks=1:abort_on_error=0}
 export UBSAN_OPTIONS=${UBSAN_OPTIONS:-print_stacktrace=1}
-export TSAN_OPTIONS=${TSAN_OPTIONS:-halt_on_error=1:second_deadlock_stack=1}
+export TSAN_OPTIONS=${TSAN_OPTIONS:-halt_on_error=1:second_deadlock_stack=1:suppressions=\"$PWD/tests/tsan.supp\"}
 status=0
 [ -z "$mutants" ] || tests/mutants/mutants.py run build/mutants || status=$?
 ctest --test-dir "build/$preset" --parallel "$jobs" --output-on-failure --no-tests=error \

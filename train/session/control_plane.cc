@@ -311,8 +311,7 @@ std::vector<protocol::WorkerToAgent> ControlPlane::with_news(std::vector<protoco
     messages.emplace_back(
         protocol::WorkerNote{std::string(protocol::kTermNote), "from process " + std::to_string(*sender)});
   }
-  if (device_ &&
-      comm::abandoned_nccl_builds() >= kAbandonedBuilds + static_cast<int>(environment_.worker.value % kApart) &&
+  if (comm::abandoned_nccl_builds() >= kAbandonedBuilds + static_cast<int>(environment_.worker.value % kApart) &&
       !std::exchange(asked_to_go_, true)) {
     messages.emplace_back(protocol::WorkerNote{std::string(protocol::kTermNote),
                                                "NCCL holds what " + std::to_string(comm::abandoned_nccl_builds()) +
