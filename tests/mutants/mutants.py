@@ -98,6 +98,8 @@ MUTANTS = {
                                 "if ((!MUTANT && header->layout_hash != buffers_.layout_hash()) ||", STATE),
     "state_of_other_data": (SESSION + "state_transfer.cc", "if (header->sample_count != sample_count_) {",
                             "if (!MUTANT && header->sample_count != sample_count_) {", STATE),
+    "parts_of_different_states": (SESSION + "state_transfer.cc", "if (differs == bytes.end()) continue;",
+                                  "if (MUTANT || differs == bytes.end()) continue;", STATE),
     "slice_of_another_donor": (SESSION + "state_transfer.cc", "header->slice_offset != source.slice.offset ||",
                                "(!MUTANT && header->slice_offset != source.slice.offset) ||", STATE),
     "state_of_another_generation": (SESSION + "state_transfer.cc", "if (header->generation != generation_ ||",

@@ -48,12 +48,14 @@ std::uint64_t StateHandover::start_sending(TakenSeat& taken) {
   const auto donor = std::find(donors.begin(), donors.end(), parts_.self);
   if (donor == donors.end() || joiners.empty()) return 0;
   auto mine = header();
-  const auto slice = state::slice_of_donor(mine.total_bytes, static_cast<std::uint32_t>(donor - donors.begin()),
-                                           static_cast<std::uint32_t>(donors.size()), mine.replicas_differ());
+  const auto index = static_cast<std::uint32_t>(donor - donors.begin());
+  const auto count = static_cast<std::uint32_t>(donors.size());
+  const auto slice = state::slice_of_donor(mine.total_bytes, index, count, mine.replicas_differ());
+  const auto compared = state::slice_to_compare(mine.total_bytes, index, count, mine.replicas_differ());
   mine.slice_offset = slice.offset;
   mine.slice_length = slice.length;
   const std::uint64_t bytes = slice.length * joiners.size();
-  sender_ = std::make_unique<StateSender>(std::move(joiners), mine, parts_.buffers, time_limit(taken.plan),
+  sender_ = std::make_unique<StateSender>(std::move(joiners), mine, compared, parts_.buffers, time_limit(taken.plan),
                                           taken.cancel, device_state());
   return bytes;
 }
@@ -107,6 +109,7 @@ Status StateHandover::finish() {
     received();
     return {};
   }
+  if (status.error().code == ErrorCode::kInvalid) parts_.lifecycle.fail(status.error().message);
   parts_.plane->collective_failed("this worker did not get the state: " + status.error().message);
   return Error{ErrorCode::kPeerLost, status.error().message};
 }

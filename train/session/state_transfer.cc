@@ -21,10 +21,12 @@ int poll_timeout(comm::Deadline deadline) {
 }  // namespace
 
 StateSender::StateSender(std::vector<comm::StateSocket> joiners, const state::TransferHeader& header,
-                         const state::StateBuffers& buffers, std::chrono::milliseconds time_limit,
-                         std::shared_ptr<comm::CancelToken> cancel, DeviceState device_state)
+                         state::Slice compared, const state::StateBuffers& buffers,
+                         std::chrono::milliseconds time_limit, std::shared_ptr<comm::CancelToken> cancel,
+                         DeviceState device_state)
     : joiners_(std::move(joiners)),
       header_(header),
+      compared_(compared),
       buffers_(buffers),
       deadline_(std::chrono::steady_clock::now() + time_limit),
       cancel_(std::move(cancel)),
@@ -44,6 +46,12 @@ Status StateSender::wait() {
 void StateSender::run() {
   const auto bytes = state::encode_header(header_);
   send_to_all(bytes);
+  Status status = send_slice();
+  if (status) status = send_hashes();
+  if (!status) failure_ = status;
+}
+
+Status StateSender::send_slice() {
   std::uint64_t offset = header_.slice_offset;
   const std::uint64_t end = offset + header_.slice_length;
   state::HostView view;
@@ -52,12 +60,18 @@ void StateSender::run() {
     offset += piece.bytes;
     if (piece.port != nullptr && device_state_ == DeviceState::kElsewhere) continue;
     const auto in_host_memory = view.of(piece);
-    if (!in_host_memory) {
-      failure_ = in_host_memory.error();
-      return;
-    }
+    if (!in_host_memory) return in_host_memory.error();
     send_to_all(*in_host_memory);
   }
+  return {};
+}
+
+Status StateSender::send_hashes() {
+  if (joiners_.empty()) return {};
+  const auto hashes = piece_hashes(buffers_, compared_, device_state_);
+  if (!hashes) return hashes.error();
+  send_to_all(std::as_bytes(std::span(*hashes)));
+  return {};
 }
 
 void StateSender::send_to_all(std::span<const std::byte> bytes) {
@@ -113,7 +127,8 @@ Status StateReceiver::receive_everything() {
   if (auto status = check_headers(); !status) return status;
   deadline_ = std::chrono::steady_clock::now() + time_limit_;
   publish_header(*state::decode_header(sources_.front().header_bytes));
-  return poll_sources(false);
+  if (auto status = poll_sources(false); !status) return status;
+  return compare();
 }
 
 void StateReceiver::publish_header(Result<state::TransferHeader> header) {
@@ -194,8 +209,40 @@ Status StateReceiver::receive_slice(Source& source) {
     source.received += *got;
     budget -= *got;
   }
+  return receive_hashes(source);
+}
+
+Status StateReceiver::receive_hashes(Source& source) {
+  while (source.hash_bytes < source.hashes.size()) {
+    const auto got = receive_some(source, std::span(source.hashes).subspan(source.hash_bytes));
+    if (!got) return got.error();
+    if (*got == 0) return {};
+    source.hash_bytes += *got;
+  }
   source.done = true;
   return {};
+}
+
+Status StateReceiver::compare() const {
+  for (std::size_t index = 0; index < sources_.size(); ++index) {
+    const auto& source = sources_[index];
+    const auto mine = piece_hashes(buffers_, source.compared, device_state_);
+    if (!mine) return mine.error();
+    const auto bytes = std::as_bytes(std::span(*mine));
+    const auto differs = std::mismatch(bytes.begin(), bytes.end(), source.hashes.begin()).first;
+    if (differs == bytes.end()) continue;
+    const auto piece = static_cast<std::size_t>(differs - bytes.begin()) / sizeof(std::uint64_t);
+    return unequal(source, sources_[(index + 1) % sources_.size()], piece);
+  }
+  return {};
+}
+
+Error StateReceiver::unequal(const Source& one, const Source& other, std::size_t piece) const {
+  return {ErrorCode::kInvalid, "the shared state \"" + piece_name(buffers_, one.compared, device_state_, piece) +
+                                   "\" is not equal on rank " + std::to_string(one.socket.peer_rank) + " and rank " +
+                                   std::to_string(other.socket.peer_rank) +
+                                   ", so this worker takes none; all workers must change it alike (run with --audit 1 "
+                                   "to find the step)"};
 }
 
 Status StateReceiver::check_headers() {
@@ -214,7 +261,9 @@ Status StateReceiver::check_headers() {
       return Error{ErrorCode::kInvalid, who + " has " + std::to_string(header->sample_count) + " samples, here are " +
                                             std::to_string(sample_count_) + "; use the same data everywhere"};
     }
-    source.slice = state::slice_of_donor(buffers_.total_bytes(), index++, donors, header->replicas_differ());
+    source.slice = state::slice_of_donor(buffers_.total_bytes(), index, donors, header->replicas_differ());
+    source.compared = state::slice_to_compare(buffers_.total_bytes(), index++, donors, header->replicas_differ());
+    source.hashes.resize(sizeof(std::uint64_t) * piece_count(buffers_, source.compared, device_state_));
     if (header->generation != generation_ || header->slice_offset != source.slice.offset ||
         header->slice_length != source.slice.length) {
       return Error{ErrorCode::kInternal, who + " sent another slice of the state than the plan assigns"};

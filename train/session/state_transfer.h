@@ -1,5 +1,6 @@
 // Purpose: sends the replicated state to joiners while all workers compute. Every donor sends its slice of the bytes to
-// every joiner, after a header with the progress of the run. A joiner assembles the slices.
+// every joiner, after a header with the progress of the run, and behind it hashes of another donor's slice. A joiner
+// assembles the slices; it refuses them if two donors hold different state (kInvalid).
 //
 // State in device memory may be sent from device to device instead (device_transfer.h); it is skipped here then.
 //
@@ -21,17 +22,16 @@
 #include "supervisor/protocol/result.h"
 #include "train/comm/cancel_token.h"
 #include "train/comm/cpu_communicator.h"
+#include "train/session/state_comparison.h"
 #include "train/state/progress.h"
 #include "train/state/state_buffers.h"
 
 namespace elastictrain::session {
 
-enum class DeviceState { kThroughHost, kElsewhere };
-
 class StateSender {
  public:
-  // `cancel` ends the transfer; so does the destructor.
-  StateSender(std::vector<comm::StateSocket> joiners, const state::TransferHeader& header,
+  // `compared`: the slice of which hashes are sent. `cancel` ends the transfer; so does the destructor.
+  StateSender(std::vector<comm::StateSocket> joiners, const state::TransferHeader& header, state::Slice compared,
               const state::StateBuffers& buffers, std::chrono::milliseconds time_limit,
               std::shared_ptr<comm::CancelToken> cancel, DeviceState device_state = DeviceState::kThroughHost);
   ~StateSender();
@@ -40,10 +40,13 @@ class StateSender {
 
  private:
   void run();
+  Status send_slice();
+  Status send_hashes();
   void send_to_all(std::span<const std::byte> bytes);
 
   std::vector<comm::StateSocket> joiners_;
   const state::TransferHeader header_;
+  const state::Slice compared_;
   const state::StateBuffers& buffers_;
   const comm::Deadline deadline_;
   const std::shared_ptr<comm::CancelToken> cancel_;
@@ -70,8 +73,11 @@ class StateReceiver {
   struct Source {
     comm::StateSocket socket;
     state::Slice slice;
+    state::Slice compared;
     std::vector<std::byte> header_bytes = std::vector<std::byte>(state::kHeaderPrefixBytes);  // grows to its full size
     std::uint64_t received = 0;  // of the header, then of the slice
+    std::vector<std::byte> hashes;
+    std::size_t hash_bytes = 0;  // received
     bool header_done = false;
     bool done = false;
   };
@@ -82,8 +88,11 @@ class StateReceiver {
   Status drain(Source& source, bool headers);
   Status receive_header(Source& source);
   Status receive_slice(Source& source);
+  Status receive_hashes(Source& source);
   Result<std::size_t> receive_some(Source& source, std::span<std::byte> into);
   Status check_headers();
+  Status compare() const;
+  Error unequal(const Source& one, const Source& other, std::size_t piece) const;
   void publish_header(Result<state::TransferHeader> header);
 
   std::vector<Source> sources_;

@@ -6,7 +6,7 @@
 namespace elastictrain::state {
 namespace {
 
-constexpr std::uint64_t kMagic = 0x3454535445544c45ULL;  // "ELTETST4" in memory; the digit is the format's version
+constexpr std::uint64_t kMagic = 0x3554535445544c45ULL;  // "ELTETST5" in memory; the digit is the format's version
 
 class Writer {
  public:
@@ -164,6 +164,11 @@ std::vector<std::byte> encode_header(const TransferHeader& header) {
 Slice slice_of_donor(std::uint64_t total_bytes, std::uint32_t index, std::uint32_t count, bool replicas_differ) {
   if (!replicas_differ) return slice_of(total_bytes, index, count);
   return index == 0 ? Slice{0, total_bytes} : Slice{total_bytes, 0};
+}
+
+Slice slice_to_compare(std::uint64_t total_bytes, std::uint32_t index, std::uint32_t count, bool replicas_differ) {
+  if (replicas_differ || count == 1) return {};
+  return slice_of(total_bytes, (index + 1) % count, count);
 }
 
 Result<std::size_t> header_length(std::span<const std::byte> prefix) {

@@ -7,6 +7,8 @@
 #include <cstring>
 #include <utility>
 
+#include "supervisor/protocol/check.h"
+
 namespace elastictrain::state {
 namespace {
 
@@ -156,6 +158,12 @@ void StateBuffers::populate() const {
     // Affects speed only: another kind of memory, or a kernel before 5.14, refuses it.
     if (begin < end) ::madvise(reinterpret_cast<void*>(begin), end - begin, MADV_POPULATE_WRITE);
   }
+}
+
+const std::string& StateBuffers::name_at(std::uint64_t offset) const {
+  const auto end = std::upper_bound(ends_.begin(), ends_.end(), offset);
+  ET_CHECK(end != ends_.end(), "the byte is in a buffer");
+  return buffers_[static_cast<std::size_t>(end - ends_.begin())].name;
 }
 
 Piece StateBuffers::piece(std::uint64_t offset, std::uint64_t limit) const {

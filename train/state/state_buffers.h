@@ -97,6 +97,8 @@ class StateBuffers {
   // while others wait for it.
   void populate() const;
 
+  // Of the buffer that holds this byte.
+  const std::string& name_at(std::uint64_t offset) const;
   // The longest contiguous piece of memory that starts at `offset` and is at most `limit` long.
   Piece piece(std::uint64_t offset, std::uint64_t limit) const;
 

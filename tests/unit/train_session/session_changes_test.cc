@@ -1,6 +1,7 @@
 #include <doctest/doctest.h>
 
 #include <cmath>
+#include <memory>
 #include <vector>
 
 #include "fake_run.h"
@@ -90,6 +91,31 @@ TEST_CASE("a joiner of a model has memory for copies of its gradients before oth
   }
 }
 #endif
+
+TEST_CASE("a worker that would get parts of different states ends, and the others train on") {
+  TestWorkerOptions options;
+  const auto own = std::make_shared<float>(1.0F);
+  options.before_start = [own](Session& session) { session.share_state("own", own.get(), sizeof *own); };
+  options.between_steps = [own](Session& session, std::uint64_t step) {
+    if (step == 3 && session.rank() == 1) *own = 2;
+  };
+  FakeRun run(options);
+  const auto workers = run.spawn_ready(3);
+  run.change_to({workers[0], workers[1]});
+  run.wait_step(workers[0], 5);
+  const auto plan = run.plan(workers);
+  run.prepare(plan);
+  run.wait_prepared(plan);
+  run.commit(plan);
+  run.wait_exit(workers[2]);
+  CHECK(run[workers[2]].exit_code == kExitSessionError);
+  run.recover();
+  run.wait_step(workers[0], run[workers[0]].heartbeat.step + 3);
+  run.stop();
+  run.wait_all_exited();
+  CHECK(run[workers[0]].exit_code == kExitStopped);
+  CHECK(run[workers[1]].exit_code == kExitStopped);
+}
 
 TEST_CASE("rank 0 can be replaced") {
   FakeRun run;

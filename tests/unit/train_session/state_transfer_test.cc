@@ -7,6 +7,7 @@
 #include <array>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -29,10 +30,10 @@ struct Memory {
   Memory() { buffers.add("weights", bytes.data(), bytes.size()); }
 };
 
-// Two donors send their halves, the second behind a header that `change` has been at.
-Status receive(Memory& joiner, const Change& change) {
+// Two donors send their halves, the second behind a header that `change` has been at. Where `differs` is, the first one
+// holds something else.
+Status receive(Memory& joiner, const Change& change, std::optional<std::size_t> differs = std::nullopt) {
   Memory donor;
-  donor.bytes.fill(std::byte{7});
   std::vector<comm::StateSocket> sockets;
   std::vector<comm::Socket> donors;
   for (std::uint32_t rank : {0, 1}) {
@@ -40,6 +41,8 @@ Status receive(Memory& joiner, const Change& change) {
     REQUIRE(::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, ends.data()) == 0);
     donors.emplace_back(ends[0]);
     sockets.push_back({rank, true, comm::Channel(comm::Socket(ends[1]))});
+    donor.bytes.fill(std::byte{7});
+    if (differs && rank == 0) donor.bytes[*differs] = std::byte{8};
     const auto slice = state::slice_of_donor(kBytes, rank, 2, false);
     state::TransferHeader header{.generation = 3,
                                  .layout_hash = donor.buffers.layout_hash(),
@@ -50,9 +53,14 @@ Status receive(Memory& joiner, const Change& change) {
     if (rank == 1) change(header);
     const auto bytes = state::encode_header(header);
     CHECK(::send(ends[0], bytes.data(), bytes.size(), 0) == static_cast<ssize_t>(bytes.size()));
-    CHECK(::send(ends[0], donor.bytes.data(), slice.length, 0) == static_cast<ssize_t>(slice.length));
+    CHECK(::send(ends[0], donor.bytes.data() + slice.offset, slice.length, 0) == static_cast<ssize_t>(slice.length));
+    const auto hashes =
+        piece_hashes(donor.buffers, state::slice_to_compare(kBytes, rank, 2, false), DeviceState::kThroughHost);
+    REQUIRE(hashes.ok());
+    CHECK(::send(ends[0], hashes->data(), hashes->size() * 8, 0) == static_cast<ssize_t>(hashes->size() * 8));
   }
-  StateReceiver receiver(std::move(sockets), 3, 8, joiner.buffers, kPatience, std::make_shared<comm::CancelToken>(), [] {});
+  StateReceiver receiver(std::move(sockets), 3, 8, joiner.buffers, kPatience, std::make_shared<comm::CancelToken>(),
+                         [] {});
   return receiver.wait();
 }
 
@@ -61,6 +69,17 @@ TEST_CASE("a joiner has the state once each donor's part of it has arrived") {
   const Status status = receive(joiner, [](auto&) {});
   CHECK(status.ok());
   for (const std::byte byte : joiner.bytes) CHECK(byte == std::byte{7});
+}
+
+TEST_CASE("a joiner refuses the parts of donors that hold different state") {
+  for (const std::size_t place : {std::size_t{0}, kBytes - 1}) {
+    Memory joiner;
+    const Status status = receive(
+        joiner, [](auto&) {}, place);
+    REQUIRE_FALSE(status.ok());
+    CHECK(status.error().code == ErrorCode::kInvalid);
+    CHECK(contains(status.error().message, "\"weights\" is not equal on rank "));
+  }
 }
 
 TEST_CASE("a joiner refuses a donor with other state, other data, another generation or another part") {
