@@ -63,16 +63,10 @@ Result<std::unique_ptr<Launcher>> make_command_launcher(asio::io_context& io, Co
   method.start_command = [options, program](const std::string& host) {
     return with_script(options, host, start_script(program));
   };
-  method.no_binary_hint = "there is no elastictrain " + program.build_id + " at " + program.path +
-                          " or in ~/.cache/elastictrain; install it there or let it be copied (copy_binary)";
-  std::error_code failed;
-  const std::uint64_t bytes = std::filesystem::file_size(program.path, failed);
-  if (options.copy_binary && !failed) {
-    method.copy_source = program.path;
-    method.copy_command = [options, program, bytes](const std::string& host) {
-      return with_script(options, host, copy_script(program, bytes, make_nonce()));
-    };
-  }
+  help_without_binary(method, program, options.copy_binary,
+                      [options, program](const std::string& host, std::uint64_t bytes) {
+                        return with_script(options, host, copy_script(program, bytes, make_nonce()));
+                      });
   return std::unique_ptr<Launcher>(std::make_unique<ProcessLauncher>(io, std::move(method), std::move(sink)));
 }
 

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <asio/error_code.hpp>
 #include <asio/post.hpp>
+#include <filesystem>
 #include <utility>
 
 #include "launcher/agent_marker.h"
@@ -21,6 +22,17 @@ ExitStatus agent_status(const ExitStatus& status) {
 }
 
 }  // namespace
+
+void help_without_binary(LaunchMethod& method, const AgentProgram& program, bool copy_binary,
+                         std::function<std::vector<std::string>(const std::string& host, std::uint64_t bytes)> copy) {
+  method.no_binary_hint = "there is no elastictrain " + program.build_id + " at " + program.path +
+                          " or in ~/.cache/elastictrain; install it there or let it be copied (copy_binary)";
+  std::error_code failed;
+  const std::uint64_t bytes = std::filesystem::file_size(program.path, failed);
+  if (!copy_binary || failed) return;
+  method.copy_source = program.path;
+  method.copy_command = [copy = std::move(copy), bytes](const std::string& host) { return copy(host, bytes); };
+}
 
 ProcessLauncher::ProcessLauncher(asio::io_context& io, LaunchMethod method, LaunchSink sink)
     : io_(io), method_(std::move(method)), sink_(std::move(sink)) {}

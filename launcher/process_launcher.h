@@ -8,6 +8,7 @@
 
 #include <asio/io_context.hpp>
 #include <asio/steady_timer.hpp>
+#include <cstdint>
 #include <deque>
 #include <functional>
 #include <memory>
@@ -15,6 +16,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "launcher/agent_program.h"
 #include "launcher/launcher.h"
 #include "launcher/process/command.h"
 #include "launcher/tool_output.h"
@@ -45,6 +47,11 @@ struct LaunchMethod {
   std::string no_binary_hint;  // what to do if there is no binary and none is copied
   std::string timeout_hint;    // possible causes if the tool hangs without output
 };
+
+// Where a tool starts the scripts of remote_scripts.h: what helps a host without the binary. `copy` is the command that
+// stores so many bytes there; it is used if `copy_binary` is set and this binary can be read.
+void help_without_binary(LaunchMethod& method, const AgentProgram& program, bool copy_binary,
+                         std::function<std::vector<std::string>(const std::string& host, std::uint64_t bytes)> copy);
 
 class ProcessLauncher : public Launcher {
  public:

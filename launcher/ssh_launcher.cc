@@ -2,23 +2,12 @@
 
 #include <algorithm>
 #include <chrono>
-#include <filesystem>
 
 #include "launcher/process_launcher.h"
 #include "launcher/remote_scripts.h"
 
 namespace elastictrain::launcher {
 namespace {
-
-void add_copying(LaunchMethod& method, const SshOptions& options, const AgentProgram& program) {
-  std::error_code failed;
-  const std::uint64_t bytes = std::filesystem::file_size(program.path, failed);
-  if (failed) return;
-  method.copy_source = program.path;
-  method.copy_command = [options, program, bytes](const std::string& host) {
-    return ssh_copy_command(options, host, program, bytes, make_nonce());
-  };
-}
 
 // What to try by hand, where the host has answered.
 std::string advice_about(const SshOptions& options, const std::string& host, const std::string& text) {
@@ -49,9 +38,10 @@ Result<std::unique_ptr<Launcher>> make_ssh_launcher(asio::io_context& io, SshOpt
   method.start_command = [options, program](const std::string& host) {
     return ssh_start_command(options, host, program);
   };
-  method.no_binary_hint = "there is no elastictrain " + program.build_id + " at " + program.path +
-                          " or in ~/.cache/elastictrain; install it there or let it be copied (copy_binary)";
-  if (options.copy_binary) add_copying(method, options, program);
+  help_without_binary(method, program, options.copy_binary,
+                      [options, program](const std::string& host, std::uint64_t bytes) {
+                        return ssh_copy_command(options, host, program, bytes, make_nonce());
+                      });
   return std::unique_ptr<Launcher>(std::make_unique<ProcessLauncher>(io, std::move(method), std::move(sink)));
 }
 
