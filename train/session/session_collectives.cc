@@ -162,15 +162,17 @@ void Session::Impl::broadcast_async(std::string_view key, void* data, std::size_
 }
 
 void Session::Impl::start_values(const char* what, std::string_view key, session::Collective collective) {
-  const std::string name(what);
-  lifecycle_.require(worker_->runner.is_open(), (name + " outside a step; call next_batch() first").c_str());
+  const auto refuse = [what](const std::string& why) { throw SessionError(what + why); };
+  lifecycle_.require(lifecycle_.started, "a collective before start(); call start() first");
+  if (!worker_->runner.is_open()) refuse(" outside a step; call next_batch() first");
   require_that_all_meet(what);
-  const bool is_key = !key.empty() && key.size() <= session::KeyedValues::kMaxKeyBytes;
-  lifecycle_.require(is_key, (name + ": a key has 1 to 120 bytes").c_str());
+  if (key.empty() || key.size() > session::KeyedValues::kMaxKeyBytes) {
+    refuse(": a key has 1 to " + std::to_string(session::KeyedValues::kMaxKeyBytes) + " bytes, not " +
+           std::to_string(key.size()));
+  }
   auto& keyed = worker_->keyed;
   const std::size_t place = keyed.started();
-  lifecycle_.require(keyed.start(key, std::move(collective)),
-                     (name + ": the key \"" + std::string(key) + "\" is in use in this step").c_str());
+  if (!keyed.start(key, std::move(collective))) refuse(": the key \"" + std::string(key) + "\" is in use in this step");
   program_.keeps_step = true;
   worker_->runner.submit(
       own_bucket({}, [&keyed, place](comm::Communicator& others) { return keyed.run(place, others); }));

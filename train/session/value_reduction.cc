@@ -110,10 +110,6 @@ void fold_ranks(std::span<std::byte> data, std::span<const std::byte> all, Opera
   }
 }
 
-void fold_blocks(std::span<std::byte> data, std::span<const std::byte> all, DataType type, Operation operation) {
-  with_type(type, [&](auto t) { fold_ranks<decltype(t)>(data, all, operation); });
-}
-
 Status gather_and_fold(comm::Communicator& communicator, std::span<std::byte> data, DataType type,
                        Operation operation) {
   const std::size_t ranks = communicator.world_size();
@@ -124,7 +120,7 @@ Status gather_and_fold(comm::Communicator& communicator, std::span<std::byte> da
     const auto mine = data.subspan(offset, std::min(part, data.size() - offset));
     const auto gathered = std::span(all).first(mine.size() * ranks);
     if (auto status = communicator.all_gather(mine, gathered); !status) return status;
-    fold_blocks(mine, gathered, type, operation);
+    fold_gathered(mine, gathered, type, operation);
   }
   return {};
 }
@@ -155,7 +151,7 @@ std::size_t size_of(DataType type) {
 }
 
 void fold_gathered(std::span<std::byte> data, std::span<const std::byte> all, DataType type, Operation operation) {
-  fold_blocks(data, all, type, operation);
+  with_type(type, [&](auto t) { fold_ranks<decltype(t)>(data, all, operation); });
 }
 
 Status reduce_values(comm::Communicator& communicator, std::span<std::byte> data, DataType type, Operation operation) {
