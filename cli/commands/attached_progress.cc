@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include <cstdio>
+#include <nlohmann/json.hpp>
 #include <utility>
 
 #include "cli/commands/run_client.h"
@@ -27,8 +28,7 @@ core::RunPhase phase_named(const std::string& name) {
   return RunPhase::kRunning;
 }
 
-}  // namespace
-
+// Fields that are missing keep their defaults.
 RunFigures figures_of_status(const nlohmann::json& json) {
   const top::View status = top::view_of(json);
   RunFigures figures;
@@ -44,6 +44,8 @@ RunFigures figures_of_status(const nlohmann::json& json) {
   figures.recoveries = static_cast<std::uint64_t>(status.recoveries);
   return figures;
 }
+
+}  // namespace
 
 AttachedProgress::AttachedProgress(std::string run_directory)
     : directory_(std::move(run_directory)), is_terminal_(surface_of(STDERR_FILENO).is_terminal) {}

@@ -4,15 +4,11 @@
 #pragma once
 
 #include <chrono>
-#include <nlohmann/json.hpp>
 #include <string>
 
 #include "supervisor/control/run_figures.h"
 
 namespace elastictrain::cli {
-
-// The figures of a progress line, from a run's status. Fields that are missing keep their defaults.
-RunFigures figures_of_status(const nlohmann::json& status);
 
 class AttachedProgress {
  public:
