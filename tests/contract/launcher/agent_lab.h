@@ -14,6 +14,7 @@
 #include "launcher/agent/agent.h"
 #include "launcher/process/command.h"
 #include "supervisor/protocol/agent_messages.h"
+#include "supervisor/protocol/limits.h"
 
 namespace elastictrain::testing {
 
@@ -107,6 +108,16 @@ struct WorkerSide {
   void say(const WorkerToAgent& message) { asio::write(socket, asio::buffer(encode_frame(message))); }
   asio::local::stream_protocol::socket socket;
 };
+
+// Starts a script that prints the name of its worker's socket first, and greets the agent in its place.
+inline WorkerSide begin_worker(Lab& lab, const std::string& script) {
+  lab.spawn(script);
+  REQUIRE(lab.supervisor.await_line(0, kWorker, ".sock"));
+  WorkerSide worker(lab.io, lab.supervisor.lines(0, kWorker).front());
+  worker.say(WorkerHello{limits::kProtocolVersion, kWorker, 1, "test"});
+  REQUIRE(lab.supervisor.await<FromWorker>(0));
+  return worker;
+}
 
 inline std::size_t entries(const std::string& path) {
   namespace fs = std::filesystem;

@@ -47,14 +47,7 @@ struct Place {
 struct Pool : Place {
   Pool() : lab([this](AgentBootstrap& bootstrap) { write_pool_file(file, bootstrap); }, pool_agent(file)) {}
 
-  WorkerSide begin(const std::string& script = kPatientWorker) {
-    lab.spawn(script);
-    REQUIRE(lab.supervisor.await_line(0, kWorker, ".sock"));
-    WorkerSide worker(lab.io, lab.supervisor.lines(0, kWorker).front());
-    worker.say(WorkerHello{limits::kProtocolVersion, kWorker, 1, "test"});
-    REQUIRE(lab.supervisor.await<FromWorker>(0));
-    return worker;
-  }
+  WorkerSide begin(const std::string& script = kPatientWorker) { return begin_worker(lab, script); }
 
   void park(WorkerSide& worker, WorkerId id = kWorker) {
     worker.say(WorkerParked{5});

@@ -23,14 +23,7 @@ struct Warm {
           bootstrap.grace_ms = 400;
         }) {}
 
-  WorkerSide begin(const std::string& script = kPatientWorker) {
-    lab.spawn(script);
-    REQUIRE(lab.supervisor.await_line(0, kWorker, ".sock"));
-    WorkerSide worker(lab.io, lab.supervisor.lines(0, kWorker).front());
-    worker.say(WorkerHello{limits::kProtocolVersion, kWorker, 1, "test"});
-    REQUIRE(lab.supervisor.await<FromWorker>(0));
-    return worker;
-  }
+  WorkerSide begin(const std::string& script = kPatientWorker) { return begin_worker(lab, script); }
 
   void leave(WorkerSide& worker) {
     lab.supervisor.send(0, KeepWarm{kWorker});

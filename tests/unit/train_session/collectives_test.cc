@@ -3,6 +3,7 @@
 #include <signal.h>
 #include <unistd.h>
 
+#include <array>
 #include <bit>
 #include <cmath>
 #include <cstdint>
@@ -193,17 +194,21 @@ TestWorkerOptions with_groups_in_steps() {
   return options;
 }
 
-TEST_CASE("groups of ranks, and values by key in any order, through a growth and a shrink") {
-  const auto options = with_groups_in_steps();
+// One more worker joins, then only two of them stay.
+void grow_and_shrink(const TestWorkerOptions& options, int start, const std::array<std::size_t, 2>& stay) {
   FakeRun run(options);
-  auto workers = run.spawn_ready(3);
+  auto workers = run.spawn_ready(start);
   run.change_to(workers);
   workers.push_back(run.spawn_ready());
   run.change_to(workers);
   run.wait_step(workers[0], run[workers[0]].heartbeat.step + 10);
-  run.change_to({workers[3], workers[1]});
-  run.wait_step(workers[1], run[workers[1]].heartbeat.step + 10);
+  run.change_to({workers[stay[0]], workers[stay[1]]});
+  run.wait_step(workers[stay[1]], run[workers[stay[1]]].heartbeat.step + 10);
   run.stop_and_check();
+}
+
+TEST_CASE("groups of ranks, and values by key in any order, through a growth and a shrink") {
+  grow_and_shrink(with_groups_in_steps(), 3, {3, 1});
 }
 
 TEST_CASE("a loss in a step repeats groups and keys too") {
@@ -217,7 +222,7 @@ TEST_CASE("a loss in a step repeats groups and keys too") {
   }
 }
 
-TEST_CASE("a key that the first rank starts and another one does not is an error that names it") {
+TEST_CASE("a key that the first rank starts and another one does not ends that one with an error") {
   TestWorkerOptions options;
   options.in_step = [](Session& session, std::uint64_t) {
     static std::int32_t value = 1;
@@ -233,16 +238,7 @@ TEST_CASE("a key that the first rank starts and another one does not is an error
 }
 
 TEST_CASE("a program's own collectives in each step, through a growth and a shrink") {
-  const auto options = with_collectives_in_steps();
-  FakeRun run(options);
-  auto workers = run.spawn_ready(2);
-  run.change_to(workers);
-  workers.push_back(run.spawn_ready());
-  run.change_to(workers);
-  run.wait_step(workers[0], run[workers[0]].heartbeat.step + 10);
-  run.change_to({workers[0], workers[2]});
-  run.wait_step(workers[0], run[workers[0]].heartbeat.step + 10);
-  run.stop_and_check();
+  grow_and_shrink(with_collectives_in_steps(), 2, {2, 0});
 }
 
 TEST_CASE("a loss in a step repeats its own collectives too") {

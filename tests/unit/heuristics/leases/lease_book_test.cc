@@ -136,7 +136,8 @@ TEST_CASE("a holder stands still on its slots while they pass on, and goes on wh
   CHECK(book.broken_rules().empty());
 }
 
-TEST_CASE("a holder that is wanted again before it stands still keeps its slots") {
+// Holder 1 has version 1 of its lease, and is told with version 2 to stand still on its slot.
+LeaseBook told_to_stand() {
   LeaseBook book = two_hosts();
   book.plan({{1, slots({{0, 0}})}});
   book.settle(0);
@@ -144,6 +145,11 @@ TEST_CASE("a holder that is wanted again before it stands still keeps its slots"
   book.plan({{1, {}}});
   book.park(1);
   book.settle(2);
+  return book;
+}
+
+TEST_CASE("a holder that is wanted again before it stands still keeps its slots") {
+  LeaseBook book = told_to_stand();
   book.plan({{1, slots({{0, 0}})}});
   CHECK(book.settle(3) == std::vector<Holder>{1});
   CHECK_FALSE(book.lease(1).hold);
@@ -153,13 +159,7 @@ TEST_CASE("a holder that is wanted again before it stands still keeps its slots"
 }
 
 TEST_CASE("a holder whose processes were lost while they stood still begins again") {
-  LeaseBook book = two_hosts();
-  book.plan({{1, slots({{0, 0}})}});
-  book.settle(0);
-  book.hear(1, {1, slots({{0, 0}})}, 1);
-  book.plan({{1, {}}});
-  book.park(1);
-  book.settle(2);
+  LeaseBook book = told_to_stand();
   book.hear(1, {2, slots({{0, 0}})}, 3);
   book.stand(1, 2);
   book.hear(1, {2, {}}, 4);
