@@ -45,6 +45,7 @@ for run in "${runs[@]}"; do
   while kill -0 "$run" 2>/dev/null; do sleep 0.2; done
 done
 
+# As in slurm.sh: Slurm runs a copy of the script, which can read no other file of this folder.
 # scancel sends TERM as the time limit and a preemption do, but its user wants the job to end.
 cancelled() {
   local job
