@@ -69,6 +69,7 @@ class Scenario {
   void reach_target();
   void run_until_target(const std::string& after);
   void check_warm(const std::string& after);
+  void shrink_and_grow();
   void ask_again_after_hidden_loss();
   std::string away_from_target() const;
   void check_lease();

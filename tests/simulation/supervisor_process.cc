@@ -237,8 +237,12 @@ void SupervisorProcess::feed(core::Event event) {
     events_.pop_front();
     const bool quiet = std::holds_alternative<core::AgentReported>(next);
     if (!quiet) world_.log(kName, [&] { return std::string("< ") + core::name_of(next); });
+    const bool voids_slots = std::holds_alternative<core::DrainHost>(next) ||
+                             std::holds_alternative<core::HostNoticed>(next) ||
+                             std::holds_alternative<core::LeaseGiven>(next);
     perform_all(membership_.step(next, world_.queue.now()));
     check_journal();
+    if (voids_slots && world_.setup.settings.keeps_warm) check_warm();
   }
   stepping_ = false;
 }
@@ -248,6 +252,20 @@ void SupervisorProcess::feed(core::Event event) {
 void SupervisorProcess::check_journal() {
   if (!journal_check_ || crashed_ || membership_.ended()) return;
   if (const auto difference = journal_check_->difference(membership_)) world_.violated("journal_fold", *difference);
+}
+
+// A process without a worker ends as soon as its slot or host is not to be used any more, not when the host is empty.
+void SupervisorProcess::check_warm() {
+  if (crashed_ || membership_.ended()) return;
+  for (const core::AgentView& agent : membership_.view().agents) {
+    if (entries_[agent.agent].connection == nullptr) continue;  // it says what it has when it is back
+    for (const auto& process : agent.warm) {
+      const bool leased = !world_.setup.settings.leased || world_.leases(agent.host, process.slot);
+      if (leased && !agent.leaving()) continue;
+      world_.violated("warm_is_alone", "the process that was " + to_string(process.worker) + " waits on " + agent.host +
+                                           ", which is to be left");
+    }
+  }
 }
 
 void SupervisorProcess::perform_all(const core::Actions& actions) {

@@ -71,6 +71,7 @@ class SupervisorProcess {
   void perform(const core::EndRun& action);
   void perform_all(const core::Actions& actions);
   void check_journal();
+  void check_warm();
   void note_drain(const core::Reply& reply);
 
   void received(AgentId agent, const protocol::AgentUp& message);

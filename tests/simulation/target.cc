@@ -46,6 +46,7 @@ void Scenario::reach_target() {
   target_ = targets_.between(settings.min_workers, settings.max_workers);
   supervisor.ask(core::Resize{.request = supervisor.next_request(), .target = target_});
   run_until_target("the request");
+  if (!over() && settings.keeps_warm) shrink_and_grow();
   if (!over() && settings.leased) check_lease();
   if (!over()) check_notice();
   if (!over()) end_by_request();
@@ -127,6 +128,29 @@ void Scenario::ask_again_after_hidden_loss() {
   if (supervisor.machine().view().target_size >= target_) return;
   --hidden_losses_;
   supervisor.ask(core::Resize{.request = supervisor.next_request(), .target = target_});
+}
+
+// A shrink leaves processes that wait. Growth takes them back; a lease that follows may need their slots.
+void Scenario::shrink_and_grow() {
+  SupervisorProcess& supervisor = *world_->supervisor;
+  const core::RunSettings& settings = world_->setup.settings;
+  const auto resize = [&](std::uint32_t size) {
+    target_ = size;
+    supervisor.ask(core::Resize{.request = supervisor.next_request(), .target = size});
+  };
+  const auto waits = [](const auto& entry) { return !entry.second->warm().empty(); };
+  resize(settings.max_workers);
+  run_until_target("a growth");
+  if (over()) return;
+  resize(settings.min_workers);
+  for (int slice = 0; slice < kMaxSlices && !over() &&
+                      std::none_of(world_->agents.begin(), world_->agents.end(), waits) && !away_from_target().empty();
+       ++slice) {
+    world_->run_until(world_->queue.now() + Millis(100));
+  }
+  if (over() || settings.leased) return;
+  resize(targets_.between(settings.min_workers, settings.max_workers));
+  run_until_target("a growth after a shrink");
 }
 
 // The size and the slots follow one lease after the other, the last of which is for all slots again.
