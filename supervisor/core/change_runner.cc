@@ -8,7 +8,7 @@
 #include "supervisor/core/change.h"
 #include "supervisor/core/desired_state.h"
 #include "supervisor/core/ending.h"
-#include "supervisor/core/gathering.h"
+#include "supervisor/core/exclusion.h"
 #include "supervisor/core/hang_detector.h"
 #include "supervisor/core/outbox.h"
 #include "supervisor/core/plan_maker.h"
@@ -30,7 +30,7 @@ constexpr Millis kFirstSwapRetryDelay{500};  // doubles with each
 
 ChangeRunner::ChangeRunner(const RunSettings& settings, Roster& roster, Outbox& out, Training& training, Change& change,
                            Recovery& recovery, DesiredState& desired, RunEnd& end, HangDetector& hangs, Audit& audit,
-                           PlanMaker& plans, WorkerControl& workers, Gathering& gathering, Ending& ending)
+                           PlanMaker& plans, WorkerControl& workers, Exclusion& exclusion, Ending& ending)
     : settings_(settings),
       roster_(roster),
       out_(out),
@@ -43,7 +43,7 @@ ChangeRunner::ChangeRunner(const RunSettings& settings, Roster& roster, Outbox& 
       audit_(audit),
       plans_(plans),
       workers_(workers),
-      gathering_(gathering),
+      exclusion_(exclusion),
       ending_(ending) {}
 
 void ChangeRunner::prepare() {
@@ -117,7 +117,7 @@ void ChangeRunner::prepare_failed(const std::string& why) {
   change_.attempts = 0;
   // Another round is not worth it for a worker that cannot build although every worker it needs still runs.
   const std::string what = "could not build the communicator: " + why;
-  if (recovery_.active()) return gathering_.leave_out(change_.failed, what);
+  if (recovery_.active()) return exclusion_.leave_out(change_.failed, what);
   std::vector<WorkerId> guilty_joiners;
   for (WorkerId id : change_.failed) {
     if (!training_.is_member(id) && roster_.worker(id) != nullptr) guilty_joiners.push_back(id);
@@ -146,7 +146,7 @@ void ChangeRunner::give_up_change(const std::string& why) {
 // Joiners that did not answer are left out; if only members did not answer, no worker can be left out.
 void ChangeRunner::prepare_timed_out() {
   change_.timer = 0;
-  if (recovery_.active()) return gathering_.prepare_timed_out();
+  if (recovery_.active()) return exclusion_.prepare_timed_out();
   std::vector<WorkerId> late_joiners;
   std::string late_members;
   for (WorkerId id : plans_.addressees()) {

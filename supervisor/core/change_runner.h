@@ -14,7 +14,7 @@ class Audit;
 struct Change;
 struct DesiredState;
 class Ending;
-class Gathering;
+class Exclusion;
 class HangDetector;
 class Outbox;
 class PlanMaker;
@@ -28,7 +28,7 @@ class ChangeRunner {
  public:
   ChangeRunner(const RunSettings& settings, Roster& roster, Outbox& out, Training& training, Change& change,
                Recovery& recovery, DesiredState& desired, RunEnd& end, HangDetector& hangs, Audit& audit,
-               PlanMaker& plans, WorkerControl& workers, Gathering& gathering, Ending& ending);
+               PlanMaker& plans, WorkerControl& workers, Exclusion& exclusion, Ending& ending);
 
   void prepare();
   void commit();
@@ -55,7 +55,7 @@ class ChangeRunner {
   Audit& audit_;
   PlanMaker& plans_;
   WorkerControl& workers_;
-  Gathering& gathering_;
+  Exclusion& exclusion_;
   Ending& ending_;
 };
 

@@ -7,7 +7,6 @@
 #include "supervisor/core/desired_state.h"
 #include "supervisor/core/ending.h"
 #include "supervisor/core/failure_judge.h"
-#include "supervisor/core/gathering.h"
 #include "supervisor/core/hang_detector.h"
 #include "supervisor/core/host_judge.h"
 #include "supervisor/core/outbox.h"
@@ -23,7 +22,7 @@ namespace elastictrain::core {
 
 Completion::Completion(const RunSettings& settings, Roster& roster, Outbox& out, Training& training, Change& change,
                        Recovery& recovery, DesiredState& desired, Startup& startup, RunEnd& end, HangDetector& hangs,
-                       FailureJudge& judge, HostJudge& host_judge, Gathering& gathering, Ending& ending)
+                       FailureJudge& judge, HostJudge& host_judge, Ending& ending)
     : settings_(settings),
       roster_(roster),
       out_(out),
@@ -36,7 +35,6 @@ Completion::Completion(const RunSettings& settings, Roster& roster, Outbox& out,
       hangs_(hangs),
       judge_(judge),
       host_judge_(host_judge),
-      gathering_(gathering),
       ending_(ending) {}
 
 // Every member trains in the new generation and every leaver has left.
@@ -48,7 +46,7 @@ void Completion::complete() {
   if (recovered) {
     change_.first_step = recovery_.resume_step + 1;
     desired_.hold = false;
-    gathering_.end_recovery();
+    recovery_.end(out_, startup_);
   }
   training_.set_members(change_.members);
   training_.generation = change_.generation;

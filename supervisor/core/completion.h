@@ -12,7 +12,6 @@ struct Change;
 struct DesiredState;
 class Ending;
 class FailureJudge;
-class Gathering;
 class HangDetector;
 class HostJudge;
 class Outbox;
@@ -26,7 +25,7 @@ class Completion {
  public:
   Completion(const RunSettings& settings, Roster& roster, Outbox& out, Training& training, Change& change,
              Recovery& recovery, DesiredState& desired, Startup& startup, RunEnd& end, HangDetector& hangs,
-             FailureJudge& judge, HostJudge& host_judge, Gathering& gathering, Ending& ending);
+             FailureJudge& judge, HostJudge& host_judge, Ending& ending);
 
   void complete();
 
@@ -45,7 +44,6 @@ class Completion {
   HangDetector& hangs_;
   FailureJudge& judge_;
   HostJudge& host_judge_;
-  Gathering& gathering_;
   Ending& ending_;
 };
 

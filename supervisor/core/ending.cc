@@ -9,7 +9,6 @@
 #include "supervisor/core/change.h"
 #include "supervisor/core/change_runner.h"
 #include "supervisor/core/completion.h"
-#include "supervisor/core/gathering.h"
 #include "supervisor/core/host_list.h"
 #include "supervisor/core/outbox.h"
 #include "supervisor/core/recovery.h"
@@ -32,7 +31,7 @@ constexpr Millis kEndMargin{5'000};
 
 Ending::Ending(const RunSettings& settings, Roster& roster, Outbox& out, Training& training, Change& change,
                Recovery& recovery, RunEnd& end, TakeoverState& resume, Audit& audit, WorkerControl& workers,
-               HostList& hosts, AgentWatch& agents, ChangeRunner& runner, Completion& completion, Gathering& gathering)
+               HostList& hosts, AgentWatch& agents, ChangeRunner& runner, Completion& completion, Startup& startup)
     : settings_(settings),
       roster_(roster),
       out_(out),
@@ -47,7 +46,7 @@ Ending::Ending(const RunSettings& settings, Roster& roster, Outbox& out, Trainin
       agents_(agents),
       runner_(runner),
       completion_(completion),
-      gathering_(gathering) {}
+      startup_(startup) {}
 
 void Ending::begin_end(EndMode mode, int status, std::string reason) {
   if (end_.mode == EndMode::kNow) return;
@@ -63,7 +62,7 @@ void Ending::begin_end(EndMode mode, int status, std::string reason) {
     // It ends without a record, so a later supervisor finds the workers somewhere in it.
     if (recovery_.active() || change_.stage == Stage::kCommitted) resume_.unsettled = true;
     change_ = Change{};
-    gathering_.end_recovery();
+    recovery_.end(out_, startup_);
   }
   out_.look_again();
   if (mode == EndMode::kNow) {
@@ -81,6 +80,13 @@ void Ending::dismiss_others() {
     const bool over = worker.finished() || worker.left();
     if (!over && !training_.is_member(id) && !change_.in_flight(id)) workers_.dismiss(worker, end_.reason);
   }
+}
+
+// A recovery finds that no worker trains any more, as requested.
+void Ending::end_without_members() {
+  change_ = Change{};
+  recovery_.end(out_, startup_);
+  dismiss_others();
 }
 
 void Ending::stop_everybody() {

@@ -16,12 +16,12 @@ class Audit;
 struct Change;
 class ChangeRunner;
 class Completion;
-class Gathering;
 class HostList;
 class Outbox;
 struct Recovery;
 struct RunEnd;
 struct RunSettings;
+struct Startup;
 struct TakeoverState;
 struct Training;
 class WorkerControl;
@@ -30,12 +30,13 @@ class Ending {
  public:
   Ending(const RunSettings& settings, Roster& roster, Outbox& out, Training& training, Change& change,
          Recovery& recovery, RunEnd& end, TakeoverState& resume, Audit& audit, WorkerControl& workers, HostList& hosts,
-         AgentWatch& agents, ChangeRunner& runner, Completion& completion, Gathering& gathering);
+         AgentWatch& agents, ChangeRunner& runner, Completion& completion, Startup& startup);
 
   void begin_end(EndMode mode, int status, std::string reason);
   void fail_run(int status, const std::string& reason);
   void member_finished();
   void dismiss_others();
+  void end_without_members();
   void advance_end();
   void end_run();
   void grace_expired();
@@ -61,7 +62,7 @@ class Ending {
   AgentWatch& agents_;
   ChangeRunner& runner_;
   Completion& completion_;
-  Gathering& gathering_;
+  Startup& startup_;
   std::uint64_t accounts_timer_ = 0;  // kEnd, while the sample accounts of the silent agents are awaited
 };
 

@@ -57,17 +57,20 @@ Membership::Impl::Impl(RunSettings settings, std::function<Token()> make_token)
                   runner_, ending_, plain_),
       plans_(settings_, roster_, training_, change_, recovery_, desired_, std::move(make_token)),
       runner_(settings_, roster_, out_, training_, change_, recovery_, desired_, end_, hangs_, audit_, plans_, workers_,
-              gathering_, ending_),
+              exclusion_, ending_),
       completion_(settings_, roster_, out_, training_, change_, recovery_, desired_, startup_, end_, hangs_, judge_,
-                  host_judge_, gathering_, ending_),
+                  host_judge_, ending_),
       halt_(settings_, roster_, out_, training_, change_, recovery_, desired_, end_, hangs_, judge_, hang_judge_,
             runner_, agents_, links_, workers_),
-      gathering_(settings_, roster_, out_, training_, change_, recovery_, desired_, startup_, end_, judge_, hang_judge_,
-                 runner_, completion_, workers_, planner_, reconciler_, halt_, restart_, ending_),
-      restart_(settings_, roster_, out_, training_, change_, recovery_, desired_, end_, judge_, workers_, gathering_,
+      exclusion_(settings_, roster_, out_, training_, change_, recovery_, end_, hang_judge_, runner_, workers_),
+      shortage_(settings_, roster_, out_, training_, change_, recovery_, startup_, end_, planner_, reconciler_,
+                ending_),
+      gathering_(settings_, roster_, training_, change_, recovery_, desired_, end_, judge_, runner_, completion_, halt_,
+                 shortage_, restart_, ending_),
+      restart_(settings_, roster_, out_, training_, change_, recovery_, desired_, end_, judge_, workers_, startup_,
                ending_),
       ending_(settings_, roster_, out_, training_, change_, recovery_, end_, resume_, audit_, workers_, hosts_, agents_,
-              runner_, completion_, gathering_),
+              runner_, completion_, startup_),
       takeover_(settings_, roster_, out_, training_, recovery_, desired_, startup_, end_, resume_, hangs_, invariants_,
                 audit_, workers_, halt_, ending_),
       snapshot_(settings_, roster_, out_, training_, change_, recovery_, desired_, startup_, end_, health_, judge_),
@@ -188,7 +191,7 @@ void Membership::Impl::timer_fired(const TimerUse& use) {
     case TimerKind::kHalt:
       return halt_.halt_timed_out();
     case TimerKind::kWaitForMin:
-      return gathering_.wait_for_min_expired();
+      return shortage_.expired();
     case TimerKind::kGrace:
       return ending_.grace_expired();
     case TimerKind::kEnd:

@@ -18,6 +18,7 @@
 #include "supervisor/core/completion.h"
 #include "supervisor/core/desired_state.h"
 #include "supervisor/core/ending.h"
+#include "supervisor/core/exclusion.h"
 #include "supervisor/core/exit_judge.h"
 #include "supervisor/core/failure_judge.h"
 #include "supervisor/core/gathering.h"
@@ -43,6 +44,7 @@
 #include "supervisor/core/restart.h"
 #include "supervisor/core/roster.h"
 #include "supervisor/core/run_end.h"
+#include "supervisor/core/shortage.h"
 #include "supervisor/core/snapshot.h"
 #include "supervisor/core/startup.h"
 #include "supervisor/core/state_record.h"
@@ -148,6 +150,8 @@ class Membership::Impl {
   ChangeRunner runner_;
   Completion completion_;
   Halt halt_;
+  Exclusion exclusion_;
+  Shortage shortage_;
   Gathering gathering_;
   Restart restart_;
   Ending ending_;

@@ -1,5 +1,8 @@
 #include "supervisor/core/recovery.h"
 
+#include "supervisor/core/outbox.h"
+#include "supervisor/core/startup.h"
+
 namespace elastictrain::core {
 
 std::string Recovery::cause() const {
@@ -23,6 +26,12 @@ bool Recovery::holds_state(const Worker* worker) const {
   const protocol::WorkerHalted& answer = *worker->halted;
   if (!answer.has_state || !answer.in_loop || answer.committed_step != resume_step) return false;
   return answer.has_gradients || !gradients_are_left;
+}
+
+void Recovery::end(Outbox& out, Startup& startup) {
+  out.cancel(halt_timer);
+  out.cancel(startup.min_timer);
+  *this = Recovery{};
 }
 
 }  // namespace elastictrain::core

@@ -16,6 +16,9 @@
 
 namespace elastictrain::core {
 
+class Outbox;
+struct Startup;
+
 struct Recovery {
   Generation fence = 0;              // 0: none
   std::vector<std::string> reasons;  // what was lost
@@ -37,6 +40,8 @@ struct Recovery {
   std::vector<WorkerId> living(const Roster& roster) const;
   // ... that of the step that counts.
   bool holds_state(const Worker* worker) const;
+  // The next generation trains, or there is none.
+  void end(Outbox& out, Startup& startup);
 };
 
 }  // namespace elastictrain::core

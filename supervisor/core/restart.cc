@@ -6,11 +6,11 @@
 #include "supervisor/core/desired_state.h"
 #include "supervisor/core/ending.h"
 #include "supervisor/core/failure_judge.h"
-#include "supervisor/core/gathering.h"
 #include "supervisor/core/outbox.h"
 #include "supervisor/core/recovery.h"
 #include "supervisor/core/run_end.h"
 #include "supervisor/core/settings.h"
+#include "supervisor/core/startup.h"
 #include "supervisor/core/training.h"
 #include "supervisor/core/worker_control.h"
 
@@ -18,7 +18,7 @@ namespace elastictrain::core {
 
 Restart::Restart(const RunSettings& settings, Roster& roster, Outbox& out, Training& training, Change& change,
                  Recovery& recovery, DesiredState& desired, RunEnd& end, FailureJudge& judge, WorkerControl& workers,
-                 Gathering& gathering, Ending& ending)
+                 Startup& startup, Ending& ending)
     : settings_(settings),
       roster_(roster),
       out_(out),
@@ -29,7 +29,7 @@ Restart::Restart(const RunSettings& settings, Roster& roster, Outbox& out, Train
       end_(end),
       judge_(judge),
       workers_(workers),
-      gathering_(gathering),
+      startup_(startup),
       ending_(ending) {}
 
 // The remaining members have no complete state: it must come from a checkpoint or be created again.
@@ -56,7 +56,7 @@ void Restart::lose_state() {
     ending_.fail_run(first.status, first.text + first.detail + all);
     return;
   }
-  gathering_.end_recovery();
+  recovery_.end(out_, startup_);
   training_.set_members({});
   change_ = Change{};
   training_.generation = 0;

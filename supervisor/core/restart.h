@@ -13,11 +13,11 @@ struct Change;
 struct DesiredState;
 class Ending;
 class FailureJudge;
-class Gathering;
 class Outbox;
 struct Recovery;
 struct RunEnd;
 struct RunSettings;
+struct Startup;
 struct Training;
 class WorkerControl;
 
@@ -25,7 +25,7 @@ class Restart {
  public:
   Restart(const RunSettings& settings, Roster& roster, Outbox& out, Training& training, Change& change,
           Recovery& recovery, DesiredState& desired, RunEnd& end, FailureJudge& judge, WorkerControl& workers,
-          Gathering& gathering, Ending& ending);
+          Startup& startup, Ending& ending);
 
   void lose_state();
 
@@ -40,7 +40,7 @@ class Restart {
   RunEnd& end_;
   FailureJudge& judge_;
   WorkerControl& workers_;
-  Gathering& gathering_;
+  Startup& startup_;
   Ending& ending_;
 };
 
