@@ -4,12 +4,15 @@
 #$ -N elastictrain
 #$ -cwd
 #$ -r y
-# USR2 is sent before a kill, USR1 before a suspension.
+# USR1 is sent before a suspension and at the soft time limit: a notice. USR2 is sent before a kill: qdel, or h_rt.
 #$ -notify
+#$ -l s_rt=03:57:00,h_rt=04:00:00
 
+notice=
+trap 'notice=1; kill -TERM $run' USR1
+trap 'kill -TERM $run' USR2 TERM
 "${ELASTICTRAIN:-elastictrain}" run "$CONFIG" --name "sge-$JOB_ID" --set checkpoint.resume=true --grace 60s &
 run=$!
-trap 'kill -TERM $run' USR1 USR2 TERM
 
 # A trap interrupts wait; the status is valid once the run has exited.
 while true; do
@@ -18,6 +21,6 @@ while true; do
   kill -0 "$run" 2>/dev/null || break
 done
 
-# 99 puts the job back into the queue.
-[ "$status" = 75 ] && exit 99
+# 99 puts the job back into the queue. Without a notice its user wants it to end.
+[ "$status" = 75 ] && [ -n "$notice" ] && exit 99
 exit "$status"
