@@ -18,6 +18,10 @@ constexpr std::uint32_t kMinBlocks = 4;  // before own noise and own past are tr
 constexpr std::uint32_t kMinViews = 5;
 constexpr double kMaxOfAView = 0.3;         // the maximum logarithm that one view adds: a third more time
 constexpr double kFalseAlarmExponent = 20;  // one false alarm in e^20 views of normal noise
+// Evidence in multiples of the logarithm of `min_slowdown`, where noise asks for less: to name a worker, more than one
+// view can add; to remember a slowness that passes by itself, twice as much.
+constexpr double kToName = 3.25;
+constexpr double kToRemember = 6;
 constexpr double kTimesPassed = 1.5;        // a lasting slowness must be longer than those that passed by this factor
 constexpr double kWhileChanging = 2;        // starting workers disturb the others on their host for a while
 constexpr double kShareOfRecent = 0.6;      // of the recent slowness that the newest view has, if it lasts
@@ -139,7 +143,7 @@ class Robust final : public Detector {
   Seen seen(std::size_t place, const WorkerView& member) const;
   void add(Track& track, const WorkerView& member, const Seen& seen);
   void collect_evidence(Track& track, const WorkerView& member, double min);
-  double needed_evidence(const Track& track) const;
+  double noise_evidence(const Track& track) const;
   // The ratio that is usual for this worker. A worker that used to be faster is still compared with the others.
   double usual(const Track& track) const { return pair_ ? std::max(track.usual_ratio, 0.0) : 0; }
   bool is_slow_now(const Track& track);
@@ -252,8 +256,9 @@ void Robust::add(Track& track, const WorkerView& member, const Seen& seen) {
 }
 
 void Robust::collect_evidence(Track& track, const WorkerView& member, double min) {
-  const double needed = needed_evidence(track);
-  track.evidence = std::min(track.evidence + limited(min) - min_, 2 * needed);
+  const double of_noise = noise_evidence(track);
+  const double to_name = std::max(kToName * min_, of_noise), to_remember = std::max(kToRemember * min_, of_noise);
+  track.evidence = std::min(track.evidence + limited(min) - min_, 2 * to_remember);
   if (track.evidence <= 0 && !track.named) {
     end_slowness(track);
     return;
@@ -270,8 +275,8 @@ void Robust::collect_evidence(Track& track, const WorkerView& member, double min
     if (track.recent(kRing) - usual(track) < min_ / 2) end_slowness(track);
     return;
   }
-  if (track.evidence <= needed || track.views_since < kMinViews || !is_slow_now(track)) return;
-  track.verified = true;
+  if (track.evidence <= to_name || track.views_since < kMinViews || !is_slow_now(track)) return;
+  track.verified = track.verified || track.evidence > to_remember;
   // Counted up to the last slow view: evidence lasts longer than the slowness by some views.
   // What is over by now is not named.
   const bool lasts = min >= std::max(min_, kShareOfRecent * (track.recent(kMinViews) - usual(track)));
@@ -279,14 +284,15 @@ void Robust::collect_evidence(Track& track, const WorkerView& member, double min
   const double min_s = std::max(options_.min_s, kTimesPassed * passed_s_);
   track.named = lasts && track.steps_until_last_slow >= patience_ * min_steps &&
                 track.last_slow_s - track.onset_s >= patience_ * min_s;
+  track.verified = track.verified || track.named;
 }
 
-double Robust::needed_evidence(const Track& track) const {
+double Robust::noise_evidence(const Track& track) const {
   // Successive block means of independent noise differ by 2/√π of their deviation on average, and a block mean deviates
   // by that of one view over √kBlock. For correlated noise, this is the deviation that matters in the long run.
   constexpr double kHalfRootPi = 0.8862;
   const double deviation = track.has_past() ? kHalfRootPi * track.block_difference * std::sqrt(1.0 * kBlock) : spread_;
-  return std::max(6 * min_, kFalseAlarmExponent / 2 * deviation * deviation / min_);
+  return kFalseAlarmExponent / 2 * deviation * deviation / min_;
 }
 
 bool Robust::is_slow_now(const Track& track) {

@@ -8,7 +8,8 @@
 //   1954). A view can add only a limited amount, so one spike of any size is not enough.
 // - The required evidence follows from the worker's own noise: the mean difference of successive block means, so noise
 //   that lasts over several steps counts in full. Before a worker has such a past, the median deviation over the
-//   workers is used.
+//   workers is used. Without noise it is 3.25 ln(1 + min_slowdown): a slowness of x is named after
+//   3.25 ln(1 + min_slowdown) / (ln(1 + x) - ln(1 + min_slowdown)) views.
 // - The evidence must span `min_steps` steps, `min_s` seconds, a few views, and half as long again as earlier
 //   slowness that passed by itself. Then the median of its recent views must be slow as well, and three median
 //   deviations beyond the other workers, so that the last worker of a wide distribution is not reported.

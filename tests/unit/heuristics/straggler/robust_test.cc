@@ -209,6 +209,20 @@ TEST_CASE("views over many steps count as one observation each, and need some of
   CHECK(views == 5);
 }
 
+// 3.25 ln 1.08 / (ln 1.12 - ln 1.08) = 6.9 views, of half a second each.
+TEST_CASE("a slowness that is hardly beyond the least one is named after seven views") {
+  const auto detector = make_robust_detector({});
+  WorkerModel run = model(4, 1, nullptr);
+  run.add({SlowCause::Of::kWorker, 2, 1.12, 0});
+  int views = 0;
+  for (bool named = false; !named && views < 100; ++views) {
+    ClusterView view = run.step();
+    for (WorkerView& member : view.jobs[0].members) member.steps = 8;
+    named = !detector->observe(view.jobs[0], 0.5 * static_cast<double>(run.steps_done())).empty();
+  }
+  CHECK(views == 7);
+}
+
 TEST_CASE("a worker whose figures are late is compared with what the others showed last") {
   const auto detector = make_robust_detector({});
   WorkerModel run = model(4, 1, normal_noise(0.02));
