@@ -179,6 +179,42 @@ class Alone(unittest.TestCase):
         self.assertNotIn("ELASTICTRAIN_SOCKET", os.environ)
 
 
+ENDING = """
+import atexit, threading
+from elastictrain import Session
+
+class Unloaded:
+    def __del__(self):
+        print("unloaded", flush=True)
+
+def fails():
+    raise ValueError("of an exit function")
+
+unloaded = Unloaded()
+atexit.register(print, "before the session", flush=True)
+atexit.register(fails)
+session = Session()
+atexit.register(lambda: print("behind it,", "open" if session._handle else "closed", flush=True))
+thread = threading.Thread(target=print, args=("a thread",), kwargs={"flush": True})
+session.ends_at_once = %s
+thread.start()
+"""
+
+
+class End(unittest.TestCase):
+    def ending(self, at_once):
+        environment = {**os.environ, "PYTHONPATH": PACKAGE}
+        done = subprocess.run([sys.executable, "-c", ENDING % at_once], env=environment, capture_output=True, text=True)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertEqual(done.stderr.count("ValueError: of an exit function"), 1, done.stderr)
+        return done.stdout.split("\n")[:-1]
+
+    def test_exit_functions_run_once_and_find_the_session_open_where_they_were_registered_behind_it(self):
+        functions = ["a thread", "behind it, open", "before the session"]
+        self.assertEqual(self.ending(True), functions)
+        self.assertEqual(self.ending(False), [*functions, "unloaded"])
+
+
 class Tensor:
     """What the package asks of a torch.Tensor."""
 

@@ -8,8 +8,10 @@ its calls raise, and its end does not disturb the parent.
 import atexit
 import contextlib
 import ctypes
+import functools
 import os
 import sys
+import threading
 from dataclasses import dataclass
 from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
 
@@ -81,6 +83,7 @@ class Session:
         os.environ.pop("ELASTICTRAIN_SOCKET", None)
         Session._open = self
         atexit.register(self._close_at_exit)
+        _watch_end()
 
     # --- Before start()
 
@@ -451,23 +454,29 @@ class Session:
 
     def _close_at_exit(self) -> None:
         """A program that an exception ends is not done: its exit status says so, and nothing else may."""
-        is_own = bool(self._handle) and os.getpid() == self._process
         if getattr(sys, "last_value", None) is None:
             self.close()
-            if is_own and self.ends_at_once:
-                self._end_at_once(0)
-        elif is_own and self.launched:
-            self._end_at_once(1)
+
+    def _status_at_once(self) -> Optional[int]:
+        """Of a process whose end the others wait for, or that ends on processors that they need: unloading torch takes
+        seconds. None for any other."""
+        if not self._handle or os.getpid() != self._process:
+            return None
+        if getattr(sys, "last_value", None) is not None:
+            return 1 if self.launched else None
+        return 0 if self.ends_at_once else None
 
     def _end_at_once(self, status: int) -> None:
-        """The others wait for this process to end, or need the processors that it ends on, and unloading torch takes seconds.
-        Everything else that the program registered for its end is done before."""
-        atexit.unregister(self._close_at_exit)
-        atexit._run_exitfuncs()
-        for stream in (sys.stdout, sys.stderr):
-            with contextlib.suppress(Exception):
-                stream.flush()
-        os._exit(status)
+        """What the program registered for its end is done before. It is called before all of that, as what has run already
+        would run again here."""
+        atexit.unregister(self._end_at_once)
+        try:
+            atexit._run_exitfuncs()
+        finally:
+            for stream in (sys.stdout, sys.stderr):
+                with contextlib.suppress(Exception):
+                    stream.flush()
+            os._exit(status)
 
     # --- Calls
 
@@ -488,6 +497,19 @@ class Session:
         if status != c.OK:
             text = self._library.et_last_error().decode(errors="replace")
             raise _ERRORS.get(status, ElasticError)(text)
+
+
+@functools.lru_cache(maxsize=None)
+def _watch_end() -> None:
+    threading._register_atexit(_end_begins)  # type: ignore[attr-defined]
+
+
+def _end_begins() -> None:
+    """All threads but this one are about to end; what is registered now is called before all that was registered earlier."""
+    session = Session._open
+    status = session._status_at_once() if session is not None else None
+    if session is not None and status is not None:
+        atexit.register(session._end_at_once, status)
 
 
 _SAFETENSORS = {"float32": b"F32", "float64": b"F64", "float16": b"F16", "bfloat16": b"BF16", "int64": b"I64",
