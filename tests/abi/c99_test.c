@@ -135,13 +135,16 @@ static void looks_ahead(et_session* session, const et_batch* batch) {
 static void has_early_values(et_session* session) {
   char text[4] = "";
   size_t bytes = 0;
-  static float statistics[2], best[2];
+  static float statistics[2], best[2], own[2];
   const uint64_t two[1] = {2};
   CHECK(et_share_early(session, "layout", "abc", 3) == ET_OK);
   CHECK(et_share_forward_tensor(session, "statistics", statistics, "F32", two, 1) == ET_OK);
   CHECK(et_share_forward_tensor(session, "statistics", NULL, "F32", two, 1) == ET_ERROR_SESSION);
   CHECK(et_share_first_tensor(session, "best", best, "F32", two, 1, 2) == ET_OK);
   CHECK(et_share_first_tensor(session, "never", best, "F32", two, 1, 0) == ET_ERROR_SESSION);
+  CHECK(et_share_local_state(session, "own values", own, sizeof own) == ET_OK);
+  CHECK(et_share_local_state(session, "own values", own, sizeof own) == ET_ERROR_SESSION);
+  CHECK(et_share_local_state(session, "no values", NULL, sizeof own) == ET_ERROR_INVALID);
   CHECK(et_early(session, "layout", NULL, &bytes) == ET_OK && bytes == 3);
   CHECK(et_early(session, "layout", text, &bytes) == ET_OK && strcmp(text, "abc") == 0);
   CHECK(et_early(session, "other", text, &bytes) == ET_ERROR_INVALID);

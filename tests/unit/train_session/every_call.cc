@@ -39,6 +39,7 @@ std::string calls_that_return(Session& session) {
       {"share_forward_tensor", [&] { session.share_forward_tensor("new", &value, "F32", shape); }},
       {"share_first_tensor", [&] { session.share_first_tensor("new", &value, "F32", shape); }},
       {"move_state", [&] { session.move_state("weights", room.data()); }},
+      {"share_local_state", [&] { session.share_local_state("new", &value, sizeof value); }},
       {"share_early", [&] { session.share_early("new", &value, sizeof value); }},
       {"set_data", [&] { session.set_data({.sample_count = 1}); }},
       {"use_device", [&] { session.use_device(0); }},
