@@ -1,6 +1,8 @@
 """A program that evaluates in each step, before its pass: all workers must see one model, a new one in its first step too,
-except for a buffer that is each worker's own. A run that resumes has that of each rank again."""
+except for a buffer that is each worker's own. A run that resumes has that of each rank again. Says with how many samples it
+begins, and how it ends."""
 
+import atexit
 import os
 import time
 
@@ -20,17 +22,27 @@ data = TensorDataset(torch.randn(640, 6, generator=torch.Generator().manual_seed
 run = elastictrain.torch.elastic(model, optimizer, data, batch=16, epochs=100000, local_state=["ow?"])
 
 
+class Unloaded:
+    """What the end of the interpreter frees."""
+
+    def __del__(self, write=os.write):
+        write(1, b"unloaded\n")
+
+
 def evaluate():
     """A number that says which model this worker has."""
     return sum(value.double().sum() for name, value in model.state_dict().items() if name != "own")
 
 
+atexit.register(print, "the program's own end", flush=True)
+unloaded = Unloaded()
 begins = True
 for _ in run.epochs():
     for x, in run:
         if begins and os.environ.get("ELASTICTRAIN_RESUME") == "1":
             print(f"the own buffer of rank {run.rank} begins with {float(model.own):.0f} after step {run.step - 1}", flush=True)
             own.copy_(model.own)
+        print(f"begins with {len(x)} samples", flush=True) if begins else None
         begins = False
         with run.evaluation():
             seen = evaluate()

@@ -101,6 +101,20 @@ class Changes(Case):
             self.assertNotIn("evaluations differ", run.text())
             self.assertNotIn("the own buffer differs", run.text())
 
+    def test_a_worker_that_joins_or_leaves_takes_little_time_from_those_that_train(self):
+        """It computes two samples in its first step, and does not unload torch."""
+        with torch_run(torch_job((1, 1, 2), (os.path.join(HERE, "torch_evaluation.py"),))) as run:
+            run.wait_size(1, START_S)
+            for size in (2, 1):
+                run.do("resize", run.name, size)
+                run.wait_size(size, START_S)
+                run.wait_more_steps(5)
+            run.do("stop", run.name, timeout=60)
+            run.wait(END_S)
+            run.wait_no_processes()
+            self.assertEqual(re.findall(r"begins with \d+ samples", run.text()), ["begins with 32 samples", "begins with 2 samples"])
+            self.assertEqual(run.text().count("the program's own end"), 2)
+            self.assertNotIn("unloaded", run.text())
 
     def test_a_run_that_resumes_gives_each_rank_its_own_buffer(self):
         with tempfile.TemporaryDirectory() as directory:
