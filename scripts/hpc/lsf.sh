@@ -12,8 +12,8 @@
 #BSUB -Q 75
 
 notice=
-trap 'notice=1; kill -USR1 $run' USR1
-trap 'kill -TERM $run' INT TERM
+trap 'notice=1; kill -USR1 $!' USR1
+trap 'kill -TERM $!' INT TERM
 "${ELASTICTRAIN:-elastictrain}" run "$CONFIG" --name "lsf-$LSB_JOBID" --set checkpoint.resume=true --grace 60s &
 run=$!
 

@@ -9,8 +9,8 @@
 #$ -l s_rt=03:57:00,h_rt=04:00:00
 
 notice=
-trap 'notice=1; kill -TERM $run' USR1
-trap 'kill -TERM $run' USR2 TERM
+trap 'notice=1; kill -TERM $!' USR1
+trap 'kill -TERM $!' USR2 TERM
 "${ELASTICTRAIN:-elastictrain}" run "$CONFIG" --name "sge-$JOB_ID" --set checkpoint.resume=true --grace 60s &
 run=$!
 
