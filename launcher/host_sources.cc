@@ -7,6 +7,7 @@
 #include "launcher/hostfile.h"
 #include "launcher/input_file.h"
 #include "launcher/process/command.h"
+#include "supervisor/protocol/duration_text.h"
 
 namespace elastictrain::launcher {
 namespace {
@@ -32,7 +33,8 @@ Result<std::vector<Host>> read_hostfile(const std::string& path, const Discovery
     return Error{ErrorCode::kUnavailable, "cannot read the host file " + path + ": " + why};
   };
   if (end.output_too_large) return cannot("it has more than " + std::to_string(kMaxInputBytes) + " bytes");
-  if (end.timed_out) return cannot("nothing was read within " + std::to_string(options.timeout_ms) + " ms");
+  if (end.timed_out)
+    return cannot("nothing was read within " + protocol::duration_text(std::chrono::milliseconds(options.timeout_ms)));
   if (end.status.signal != 0 || end.status.exit_code != 0) return cannot(last_line(end.error_text));
   auto hosts = parse_hostfile(end.output, path);
   if (hosts && hosts->empty()) return Error{ErrorCode::kInvalid, path + ": the file names no host"};
@@ -46,8 +48,9 @@ Result<std::vector<Host>> read_discovery(const std::string& program, const Disco
   const std::string reason = summary.empty() ? std::string() : ": " + summary;
   if (end.output_too_large) return Error{ErrorCode::kInvalid, what + " prints too much for a list of hosts"};
   if (end.timed_out) {
-    return Error{ErrorCode::kTimeout,
-                 what + " took longer than " + std::to_string(options.timeout_ms) + " ms" + reason};
+    return Error{
+        ErrorCode::kTimeout,
+        what + " took longer than " + protocol::duration_text(std::chrono::milliseconds(options.timeout_ms)) + reason};
   }
   if (end.status.signal != 0 || end.status.exit_code != 0) {
     return Error{ErrorCode::kUnavailable, what + " failed with " + describe(end.status) + reason};

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "supervisor/protocol/codec.h"
+#include "supervisor/protocol/duration_text.h"
 #include "supervisor/protocol/limits.h"
 
 namespace elastictrain {
@@ -335,7 +336,7 @@ void AgentTable::check_entry(AgentId agent, Entry& entry, Clock::time_point now)
   const auto since = std::max(entry.launched_at, last_progress_);
   if (entry.state != Entry::State::kLaunching || now - since < launch_allowance()) return;
   launcher_.forget(agent);
-  lost(agent, "its agent did not connect within " + std::to_string(launch_allowance().count()) + " ms",
+  lost(agent, "its agent did not connect within " + protocol::duration_text(launch_allowance()),
        core::LossEvidence::kNeverCame);
 }
 

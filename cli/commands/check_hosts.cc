@@ -1,15 +1,16 @@
 #include "cli/commands/check_hosts.h"
 
+#include <algorithm>
 #include <asio/error_code.hpp>
 #include <asio/io_context.hpp>
 #include <asio/steady_timer.hpp>
-#include <algorithm>
 #include <chrono>
 #include <map>
 #include <memory>
 #include <optional>
 
 #include "cli/commands/run_parts.h"
+#include "cli/output/figures.h"
 #include "launcher/build_id.h"
 #include "supervisor/protocol/codec.h"
 #include "supervisor/protocol/limits.h"
@@ -172,7 +173,8 @@ class HostCheck {
       if (attempt.settled) continue;
       attempt.settled = true;
       if (attempt.report.reached) continue;
-      attempt.report.problem = "no answer within " + std::to_string(config_.timeouts.start_ms) + " ms";
+      attempt.report.problem =
+          "no answer within " + format_duration(static_cast<double>(config_.timeouts.start_ms) / 1e3);
     }
     look_whether_done();
   }

@@ -15,6 +15,8 @@
 #include "cli/report/write.h"
 #include "launcher/hostfile.h"
 #include "launcher/process/core_files.h"
+#include "supervisor/core/text.h"
+#include "supervisor/protocol/duration_text.h"
 #include "supervisor/run_directory.h"
 
 namespace elastictrain::cli {
@@ -158,7 +160,7 @@ void LiveRun::leave_cluster(int status) {
   holds.pass(now());
   while (const auto next = holds.next()) {
     std::cerr << "elastictrain " << command_ << ": waiting for processes on a host that cannot be reached to be over, "
-              << std::chrono::ceil<std::chrono::seconds>(*next - now()).count() << " s at most\n";
+              << protocol::duration_text(std::chrono::ceil<std::chrono::seconds>(*next - now())) << " at most\n";
     if (io_.stopped()) io_.restart();
     while (now() < *next) io_.run_one_until(*next);
     holds.pass(now());
@@ -322,7 +324,7 @@ std::string LiveRun::beginning() const {
     case RunStart::kStartAgain:
       return "continues from its newest checkpoint";
     case RunStart::kFresh:
-      return "starts with " + std::to_string(plan_.settings.start_workers) + " workers";
+      return "starts with " + core::counted(plan_.settings.start_workers, "worker");
   }
   panic("a run without a start");
 }

@@ -6,6 +6,7 @@
 #include <set>
 #include <string_view>
 
+#include "cli/output/figures.h"
 #include "cli/output/svg_escaped.h"
 #include "cli/output/table.h"
 
@@ -30,22 +31,11 @@ std::string printed(const char* format, double value) {
   return text;
 }
 
-std::string time_text(double seconds) {
-  if (seconds >= 3600) return printed("%.3g h", seconds / 3600);
-  if (seconds >= 60) return printed("%.3g min", seconds / 60);
-  return printed("%.3g s", seconds);
-}
-
-// The unit in which a time axis has round values.
-struct TimeUnit {
-  double seconds;
-  const char* format;
-};
-TimeUnit unit_of(const PlanCurve& curve) {
+// In seconds: the unit in which a time axis has round values.
+double unit_of(const PlanCurve& curve) {
   double max = 0;
   for (const auto& point : curve.points) max = std::max(max, point.seconds);
-  if (max >= 2 * 3600) return {3600, "%.3g h"};
-  return max >= 120 ? TimeUnit{60, "%.3g min"} : TimeUnit{1, "%.3g s"};
+  return max >= 2 * 3600 ? 3600 : max >= 120 ? 60 : 1;
 }
 
 std::string cost_text(const PlanCurve& curve, double cost) {
@@ -79,14 +69,13 @@ struct Canvas {
 };
 
 std::string chart(const PlanCurve& curve, std::size_t columns) {
-  const TimeUnit unit = unit_of(curve);
-  const PlanAxis time(values_of(curve, &PlanPoint::seconds, unit.seconds));
+  const double unit = unit_of(curve);
+  const PlanAxis time(values_of(curve, &PlanPoint::seconds, unit));
   const PlanAxis cost(values_of(curve, &PlanPoint::cost));
   constexpr std::size_t kLabel = 10;
   Canvas canvas{std::vector(kRows, std::vector<std::string>(columns - kLabel - 2, " "))};
   const auto put = [&](std::size_t index, const char* mark) {
-    canvas.put(time.position(curve.points[index].seconds / unit.seconds), cost.position(curve.points[index].cost),
-               mark);
+    canvas.put(time.position(curve.points[index].seconds / unit), cost.position(curve.points[index].cost), mark);
   };
   for (std::size_t i = 0; i < curve.points.size(); ++i) put(i, "·");
   for (const auto index : curve.front) put(index, "o");
@@ -107,7 +96,7 @@ std::string chart(const PlanCurve& curve, std::size_t columns) {
   for (std::size_t i = 0; i < columns - kLabel - 2; ++i) axis += "─";
   std::string ticks(columns, ' ');
   for (const double tick : time.ticks()) {
-    const std::string label = printed(unit.format, tick);
+    const std::string label = format_duration(tick * unit);
     auto at = kLabel + 2 + static_cast<std::size_t>(std::lround(time.position(tick) * (columns - kLabel - 3.0)));
     at = std::min(at, columns - label.size());
     if (ticks.find_first_not_of(' ', at > 0 ? at - 1 : at) == std::string::npos) ticks.replace(at, label.size(), label);
@@ -126,19 +115,19 @@ std::string svg_line(double x1, double y1, double x2, double y2, const char* col
 }
 
 struct Frame {
-  TimeUnit unit;
+  double unit_s;
   PlanAxis time;
   PlanAxis cost;
-  double x(double seconds) const { return kLeft + time.position(seconds / unit.seconds) * (kWidth - kLeft - kRight); }
+  double x(double seconds) const { return kLeft + time.position(seconds / unit_s) * (kWidth - kLeft - kRight); }
   double y(double value) const { return kHeight - kBottom - cost.position(value) * (kHeight - kTop - kBottom); }
 };
 
 std::string svg_axes(const PlanCurve& curve, const Frame& frame) {
   std::string text;
   for (const double tick : frame.time.ticks()) {
-    const double x = frame.x(tick * frame.unit.seconds);
+    const double x = frame.x(tick * frame.unit_s);
     text += svg_line(x, kTop, x, kHeight - kBottom, "#ddd");
-    text += svg_text(x, kHeight - kBottom + 18, "text-anchor=\"middle\"", printed(frame.unit.format, tick));
+    text += svg_text(x, kHeight - kBottom + 18, "text-anchor=\"middle\"", format_duration(tick * frame.unit_s));
   }
   for (const double tick : frame.cost.ticks()) {
     text += svg_line(kLeft, frame.y(tick), kWidth - kRight, frame.y(tick), "#ddd");
@@ -165,7 +154,7 @@ std::string svg_points(const PlanCurve& curve, const Frame& frame) {
             printed("%.1f", frame.y(point.cost)) + "\" r=\"" + (is_chosen(curve, i) ? "7" : "4") + "\" fill=\"" +
             (point.measured || is_chosen(curve, i) ? colour : "white") + "\" stroke=\"" + colour + "\"><title>" +
             svg_escaped(std::to_string(point.workers) + " workers of " + std::to_string(point.local_batch) + ": " +
-                        time_text(point.seconds) + ", " + cost_text(curve, point.cost) +
+                        format_duration(point.seconds) + ", " + cost_text(curve, point.cost) +
                         (point.measured ? ", measured" : ", predicted") + marks_text(curve, i)) +
             "</title></circle>\n";
     if (const std::string marks = marks_text(curve, i); !marks.empty()) {
@@ -242,8 +231,8 @@ std::string plan_text(const PlanCurve& curve, std::size_t columns) {
     shown.push_back(*curve.choice.point);
   for (const auto index : shown) {
     const PlanPoint& point = curve.points[index];
-    table.add_row({std::to_string(point.workers), std::to_string(point.local_batch), time_text(point.step_s),
-                   time_text(point.seconds), cost_text(curve, point.cost),
+    table.add_row({std::to_string(point.workers), std::to_string(point.local_batch), format_duration(point.step_s),
+                   format_duration(point.seconds), cost_text(curve, point.cost),
                    std::string(point.measured ? "measured" : "predicted") + marks_text(curve, index)});
   }
   return chart(curve, std::max<std::size_t>(columns, 40) - kTimeLabel.size()) + "\n" + table.render() + "\n" +
@@ -251,8 +240,8 @@ std::string plan_text(const PlanCurve& curve, std::size_t columns) {
 }
 
 std::string plan_svg(const PlanCurve& curve, const std::string& title) {
-  const TimeUnit unit = unit_of(curve);
-  const Frame frame{unit, PlanAxis(values_of(curve, &PlanPoint::seconds, unit.seconds)),
+  const double unit = unit_of(curve);
+  const Frame frame{unit, PlanAxis(values_of(curve, &PlanPoint::seconds, unit)),
                     PlanAxis(values_of(curve, &PlanPoint::cost))};
   std::string text = "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 " + printed("%.0f", kWidth) + " " +
                      printed("%.0f", kHeight) + "\" font-family=\"sans-serif\" font-size=\"12\">\n" +

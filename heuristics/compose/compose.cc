@@ -8,6 +8,8 @@
 #include <string>
 #include <utility>
 
+#include "heuristics/duration_text.h"
+
 namespace elastictrain::heuristics {
 namespace {
 
@@ -134,8 +136,8 @@ class CoolDown final : public Wrapper<LastChange> {
     const double since = last.at_s ? view.now_s - *last.at_s : seconds_;
     if (!forced && !repeated && since < seconds_) {
       hold(decision, "cool_down",
-           note("%.0f workers desired %.0f s after the last change, %.0f s must pass", *decision.workers, since,
-                seconds_));
+           note("%.0f workers desired ", *decision.workers, 0, 0) + duration_text(since) + " after the last change, " +
+               duration_text(seconds_) + " must pass");
       return;
     }
     if (!repeated) last = {view.now_s, *decision.workers};

@@ -5,20 +5,10 @@
 #include <cstdio>
 #include <numeric>
 
+#include "heuristics/duration_text.h"
+
 namespace elastictrain::heuristics {
 namespace {
-
-std::string duration(double seconds) {
-  char text[48];
-  if (seconds >= 3600) {
-    std::snprintf(text, sizeof text, "%.1f h", seconds / 3600);
-  } else if (seconds >= 60) {
-    std::snprintf(text, sizeof text, "%.1f min", seconds / 60);
-  } else {
-    std::snprintf(text, sizeof text, "%.1f s", seconds);
-  }
-  return text;
-}
 
 std::string amount(double value) {
   char text[40];
@@ -26,10 +16,10 @@ std::string amount(double value) {
   return text;
 }
 
-// "8 workers of 32: 1.2 h, cost 3.4".
+// "8 workers of 32: 1h 12m, cost 3.4".
 std::string described(const PlanPoint& point) {
   return std::to_string(point.workers) + (point.workers == 1 ? " worker of " : " workers of ") +
-         std::to_string(point.local_batch) + ": " + duration(point.seconds) + ", cost " + amount(point.cost);
+         std::to_string(point.local_batch) + ": " + duration_text(point.seconds) + ", cost " + amount(point.cost);
 }
 
 // The best of the points that `allowed` accepts, by `first` and then by `second`.
@@ -77,20 +67,30 @@ std::optional<std::size_t> pick(const std::vector<PlanPoint>& points, const Plan
   return std::nullopt;
 }
 
-std::string because(const PlanGoal& goal, bool limit_met) {
+bool costs_more_than_needed(const std::vector<PlanPoint>& points, const PlanGoal& goal, const PlanPoint& taken,
+                            bool limit_met) {
+  const bool in_time = goal.goal == Goal::kDeadline && limit_met;
+  return std::any_of(points.begin(), points.end(), [&](const PlanPoint& point) {
+    return point.cost < taken.cost * (1 - 1e-9) && (!in_time || point.seconds <= goal.limit);
+  });
+}
+
+// `dearer`: it costs more than the cheapest, within the tolerance.
+std::string because(const PlanGoal& goal, bool limit_met, bool dearer) {
+  const std::string cheapest = dearer ? "the fastest that costs at most 2 % more than the cheapest" : "the cheapest";
   switch (goal.goal) {
     case Goal::kFastest:
       return "the fastest";
     case Goal::kCheapest:
-      return "the cheapest";
+      return cheapest;
     case Goal::kKnee:
       return "where more time stops saving much";
     case Goal::kDeadline:
-      return limit_met ? "the cheapest within " + duration(goal.limit)
-                       : "nothing ends within " + duration(goal.limit) + "; the fastest";
+      return limit_met ? cheapest + (dearer ? ", all within " : " within ") + duration_text(goal.limit)
+                       : "nothing ends within " + duration_text(goal.limit) + "; the fastest";
     case Goal::kBudget:
       return limit_met ? "the fastest for at most " + amount(goal.limit)
-                       : "nothing costs at most " + amount(goal.limit) + "; the cheapest";
+                       : "nothing costs at most " + amount(goal.limit) + "; " + cheapest;
   }
   return "";
 }
@@ -174,8 +174,9 @@ PlanChoice choose(const std::vector<PlanPoint>& points, const PlanGoal& goal) {
   const PlanPoint& taken = points[*choice.point];
   choice.reason.code = goal_names()[static_cast<std::size_t>(goal.goal)];
   if (!choice.limit_met) choice.reason.code += "_missed";
-  choice.reason.text = described(taken) + " is " + because(goal, choice.limit_met);
-  if (!choice.limit_met) choice.reason.text = because(goal, false) + " is " + described(taken);
+  const bool dearer = costs_more_than_needed(points, goal, taken, choice.limit_met);
+  const std::string why = because(goal, choice.limit_met, dearer);
+  choice.reason.text = choice.limit_met ? described(taken) + " is " + why : why + " is " + described(taken);
   choice.reason.numbers = {{"size", taken.workers},  {"local_batch", taken.local_batch},
                            {"step_s", taken.step_s}, {"seconds", taken.seconds},
                            {"cost", taken.cost},     {"limit", goal.limit}};

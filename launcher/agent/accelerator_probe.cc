@@ -5,6 +5,7 @@
 
 #include "launcher/process/command.h"
 #include "supervisor/protocol/codec.h"
+#include "supervisor/protocol/duration_text.h"
 
 namespace elastictrain::launcher {
 namespace {
@@ -38,7 +39,7 @@ std::optional<std::string> from_hex(std::string_view text) {
 
 std::string why_nothing(const CommandEnd& end, std::chrono::milliseconds time_limit) {
   if (end.timed_out) {
-    return "looking for GPUs took longer than " + std::to_string(time_limit.count()) + " ms";
+    return "looking for GPUs took longer than " + protocol::duration_text(time_limit);
   }
   const std::string summary = last_line(end.error_text);
   return "the process that looks for GPUs ended with " + describe(end.status) + (summary.empty() ? "" : ": " + summary);

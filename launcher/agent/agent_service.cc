@@ -27,6 +27,7 @@
 #include "launcher/process/process_stat.h"
 #include "launcher/process/session_sweep.h"
 #include "supervisor/protocol/codec.h"
+#include "supervisor/protocol/duration_text.h"
 #include "supervisor/protocol/limits.h"
 
 namespace elastictrain::launcher {
@@ -156,7 +157,7 @@ void AgentService::send_all(WorkerId worker, const std::vector<WorkerUp>& messag
 
 void AgentService::went_away(const Error& error) {
   say("lost the supervisor (" + error.message + "); the workers continue for " +
-      std::to_string(bootstrap_.orphan_grace_ms) + " ms");
+      protocol::duration_text(std::chrono::milliseconds(bootstrap_.orphan_grace_ms)));
 }
 
 void AgentService::is_gone(const Error& error) {
@@ -445,7 +446,8 @@ void AgentService::wait_for_signal() {
 // TERM: this host is being shut down. INT, or a second TERM: stop at once.
 void AgentService::got_signal(int number) {
   if (number == SIGTERM && !leaving_ && !stopping_) {
-    say("got TERM; the workers leave within " + std::to_string(bootstrap_.grace_ms) + " ms");
+    say("got TERM; the workers leave within " +
+        protocol::duration_text(std::chrono::milliseconds(bootstrap_.grace_ms)));
     notice("its agent got signal TERM");
     return leave(kAgentStopped);
   }

@@ -3,6 +3,8 @@
 #include <asio/error_code.hpp>
 #include <utility>
 
+#include "supervisor/protocol/duration_text.h"
+
 namespace elastictrain::launcher {
 namespace {
 
@@ -58,8 +60,8 @@ void NoticeProbe::answered(const CommandEnd& end) {
     return handlers_.on_notice("reported by its notice command" + (summary.empty() ? summary : ": " + summary));
   }
   if (end.timed_out) {
-    complain("the notice command did not end within " + std::to_string(setup_.period.count()) +
-             " ms, its period, and was killed");
+    complain("the notice command did not end within " + protocol::duration_text(setup_.period) +
+             ", its period, and was killed");
   }
   ask_later();
 }

@@ -1,14 +1,15 @@
 #include "launcher/agent/ras_client.h"
 
+#include <algorithm>
 #include <asio/buffer.hpp>
 #include <asio/error.hpp>
 #include <asio/error_code.hpp>
 #include <asio/ip/address.hpp>
 #include <asio/write.hpp>
-#include <algorithm>
 #include <utility>
 
 #include "launcher/agent/ras_report.h"
+#include "supervisor/protocol/duration_text.h"
 
 namespace elastictrain::launcher {
 namespace {
@@ -24,7 +25,7 @@ constexpr char kQuestion[] = "CLIENT PROTOCOL 2\nTIMEOUT 1\nVERBOSE STATUS\n";
 std::vector<std::string> explain_ras_answer(const RasAnswer& answer, std::chrono::milliseconds time_limit) {
   if (!answer.connected) return {};
   auto lines = explain_ras_report(answer.text);
-  const std::string limit = std::to_string(time_limit.count()) + " ms";
+  const std::string limit = protocol::duration_text(time_limit);
   if (answer.text.empty()) {
     lines.push_back("NCCL's RAS service did not answer within " + limit);
   } else if (lines.empty()) {

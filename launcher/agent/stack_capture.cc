@@ -5,8 +5,8 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include <asio/error_code.hpp>
 #include <algorithm>
+#include <asio/error_code.hpp>
 #include <cstdlib>
 #include <filesystem>
 #include <iterator>
@@ -14,6 +14,7 @@
 #include <utility>
 
 #include "launcher/process/process_stat.h"
+#include "supervisor/protocol/duration_text.h"
 
 namespace elastictrain::launcher {
 namespace {
@@ -111,7 +112,7 @@ std::string describe_thread(const std::string& directory, const std::string& id)
   const auto stat = read_process_stat(directory);
   if (!stat) return {};
   std::string line = "thread " + id + " \"" + read_word(directory + "/comm") + "\": " + state_name(stat->state) + ", " +
-                     std::to_string(stat->cpu_ms) + " ms of CPU";
+                     protocol::duration_text(std::chrono::milliseconds(stat->cpu_ms)) + " of CPU";
   const std::string call = read_word(directory + "/syscall");
   if (!call.empty() && (std::isdigit(static_cast<unsigned char>(call[0])) != 0)) {
     line += ", in " + call_name(std::atol(call.c_str()));
@@ -149,7 +150,7 @@ std::vector<std::string> describe_threads(pid_t pid) {
   const auto ids = thread_ids(directory + "/task");
   std::vector<std::string> lines{"process " + std::to_string(pid) + " \"" + read_word(directory + "/comm") +
                                  "\": " + state_name(stat->state) + ", " + std::to_string(ids.size()) + " threads, " +
-                                 std::to_string(stat->cpu_ms) + " ms of CPU"};
+                                 protocol::duration_text(std::chrono::milliseconds(stat->cpu_ms)) + " of CPU"};
   for (std::size_t i = 0; i < std::min(ids.size(), kMaxThreads); ++i) {
     const std::string line = describe_thread(directory + "/task/" + ids[i], ids[i]);
     if (!line.empty()) lines.push_back(line);

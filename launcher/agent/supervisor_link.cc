@@ -1,10 +1,11 @@
 #include "launcher/agent/supervisor_link.h"
 
-#include <asio/error_code.hpp>
 #include <algorithm>
+#include <asio/error_code.hpp>
 #include <utility>
 
 #include "supervisor/protocol/codec.h"
+#include "supervisor/protocol/duration_text.h"
 
 namespace elastictrain::launcher {
 namespace {
@@ -116,8 +117,7 @@ void SupervisorLink::watch_silence() {
 
 void SupervisorLink::look_at_silence() {
   if (silence() >= limit_) {
-    return give_up(
-        {ErrorCode::kPeerLost, "the supervisor has sent nothing for " + std::to_string(limit_.count()) + " ms"});
+    return give_up({ErrorCode::kPeerLost, "the supervisor has sent nothing for " + protocol::duration_text(limit_)});
   }
   if (silence() >= quiet_) connect(kRetryTimeout);
   watch_silence();

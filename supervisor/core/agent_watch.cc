@@ -15,6 +15,7 @@
 #include "supervisor/core/settings.h"
 #include "supervisor/core/startup.h"
 #include "supervisor/core/worker_control.h"
+#include "supervisor/protocol/duration_text.h"
 
 namespace elastictrain::core {
 
@@ -94,7 +95,7 @@ void AgentWatch::look_at(AgentId id) {
       out_.emit(StopAgent{id, static_cast<std::uint64_t>(settings_.grace.count())});
     }
     if (!agent->cut_off) silent_.insert(id);
-    lose_agent(*agent, "no report arrived for " + std::to_string(silence) + " ms" + why);
+    lose_agent(*agent, "no report arrived for " + protocol::duration_text(Millis(silence)) + why);
     return;
   }
   if (look.changed) {

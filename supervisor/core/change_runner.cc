@@ -19,6 +19,7 @@
 #include "supervisor/core/training.h"
 #include "supervisor/core/worker_control.h"
 #include "supervisor/protocol/check.h"
+#include "supervisor/protocol/duration_text.h"
 
 namespace elastictrain::core {
 namespace {
@@ -109,7 +110,7 @@ void ChangeRunner::prepare_failed(const std::string& why) {
   cancel(why);
   if (++change_.attempts <= kSwapRetries) {
     const Millis delay = kFirstSwapRetryDelay * (1 << (change_.attempts - 1));
-    out_.tell(Tell::Level::kWarning, why + "; trying again in " + std::to_string(delay.count()) + " ms");
+    out_.tell(Tell::Level::kWarning, why + "; trying again in " + protocol::duration_text(delay));
     change_.retrying = true;
     change_.timer = out_.arm({TimerKind::kRetry, {}, {}}, out_.now() + delay);
     return;

@@ -20,6 +20,7 @@
 #include "supervisor/core/training.h"
 #include "supervisor/core/worker_control.h"
 #include "supervisor/protocol/check.h"
+#include "supervisor/protocol/duration_text.h"
 
 namespace elastictrain::core {
 namespace {
@@ -145,8 +146,7 @@ bool Ending::awaits_accounts() {
   accounts_timer_ = out_.arm({TimerKind::kEnd, {}, {}}, out_.now() + settings_.grace);
   out_.journal(record::AccountsAwaited{audit.missing, audit.open, {agents_.silent().begin(), agents_.silent().end()}});
   out_.tell(Tell::Level::kInfo, "waiting for the last sample accounts of " + counted(agents_.silent().size(), "host") +
-                                    " that stopped reporting, at most " + std::to_string(settings_.grace.count()) +
-                                    " ms");
+                                    " that stopped reporting, at most " + protocol::duration_text(settings_.grace));
   return true;
 }
 

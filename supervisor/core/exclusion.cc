@@ -11,6 +11,7 @@
 #include "supervisor/core/settings.h"
 #include "supervisor/core/training.h"
 #include "supervisor/core/worker_control.h"
+#include "supervisor/protocol/duration_text.h"
 
 namespace elastictrain::core {
 
@@ -31,7 +32,7 @@ Exclusion::Exclusion(const RunSettings& settings, Roster& roster, Outbox& out, T
 void Exclusion::prepare_timed_out() {
   const std::set<WorkerId> late(change_.waiting.begin(), change_.waiting.end());
   runner_.cancel("no answer in time");
-  leave_out(late, "did not build its communicator within " + std::to_string(settings_.prepare_timeout.count()) + " ms");
+  leave_out(late, "did not build its communicator within " + protocol::duration_text(settings_.prepare_timeout));
 }
 
 // Never all of them: when all workers report each other, those on the host of the lowest rank stay.

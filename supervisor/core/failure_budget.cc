@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "supervisor/core/text.h"
+#include "supervisor/protocol/duration_text.h"
 
 namespace elastictrain::core {
 
@@ -68,9 +69,7 @@ BudgetEnd FailureBudget::over_limit(const Loss& loss, std::size_t count, std::ui
 }
 
 std::string FailureBudget::window_text() const {
-  const auto seconds = std::chrono::duration_cast<std::chrono::seconds>(settings_.window).count();
-  if (seconds >= 120 && seconds % 60 == 0) return " within " + std::to_string(seconds / 60) + " minutes";
-  return " within " + counted(static_cast<std::size_t>(seconds), "second");
+  return " within " + protocol::duration_text(std::chrono::duration_cast<Millis>(settings_.window));
 }
 
 std::optional<BudgetEnd> FailureBudget::recovers(bool progress, Step step, const std::string& cause) {

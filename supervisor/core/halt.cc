@@ -20,6 +20,7 @@
 #include "supervisor/core/training.h"
 #include "supervisor/core/worker_control.h"
 #include "supervisor/protocol/check.h"
+#include "supervisor/protocol/duration_text.h"
 
 namespace elastictrain::core {
 
@@ -140,8 +141,8 @@ void Halt::halt_timed_out() {
       agents_.lose_agent(agent, agent.lost_reason);
       continue;
     }
-    hang_judge_.end_hung(
-        *worker, "did not leave its step within " + std::to_string(settings_.failures.halt_timeout.count()) + " ms");
+    hang_judge_.end_hung(*worker,
+                         "did not leave its step within " + protocol::duration_text(settings_.failures.halt_timeout));
   }
 }
 

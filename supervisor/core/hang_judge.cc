@@ -15,6 +15,7 @@
 #include "supervisor/core/settings.h"
 #include "supervisor/core/training.h"
 #include "supervisor/core/worker_control.h"
+#include "supervisor/protocol/duration_text.h"
 
 namespace elastictrain::core {
 namespace {
@@ -68,7 +69,8 @@ void HangJudge::act_on(const HangFinding& finding) {
   journal_hang(*worker, finding);
   if (finding.kind == HangFinding::Kind::kSuspected) ask_about_collectives(worker->id);
   if (finding.kind != HangFinding::Kind::kGuilty) return;
-  end_hung(*worker, "made no progress for " + std::to_string(finding.still_ms) + " ms (" + finding.why + ")");
+  end_hung(*worker,
+           "made no progress for " + protocol::duration_text(Millis(finding.still_ms)) + " (" + finding.why + ")");
 }
 
 void HangJudge::journal_hang(const Worker& worker, const HangFinding& finding) {
@@ -103,8 +105,8 @@ void HangJudge::collectives_known(const AgentAnswered& event) {
 // one host is the cause.
 void HangJudge::reconnect_all(const HangFinding& finding) {
   out_.journal(hang_record(record::Stuck{.times = finding.times}, finding));
-  const std::string text =
-      "no all-reduce finished for " + std::to_string(finding.still_ms) + " ms although every worker takes part";
+  const std::string text = "no all-reduce finished for " + protocol::duration_text(Millis(finding.still_ms)) +
+                           " although every worker takes part";
   if (finding.times == 1) {
     out_.tell(Tell::Level::kWarning, text + ": reconnecting the workers");
     judge_.forget_repaired_losses();

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "supervisor/core/text.h"
+#include "supervisor/protocol/duration_text.h"
 
 namespace elastictrain::core {
 
@@ -71,9 +72,9 @@ std::string HostHealth::text(const std::string& host, Instant now) const {
   const auto until = cooled_until(host, now);
   if (!until) return "";
   const Record& record = records_.at(host);
-  const auto left = std::chrono::ceil<std::chrono::seconds>(*until - now).count();
+  const auto left = std::chrono::ceil<std::chrono::seconds>(*until - now);
   return "host " + host + " failed " + counted(record.failures, "time") + " in a row (" + record.reason +
-         ") and is not used for " + std::to_string(left) + " s";
+         ") and is not used for " + protocol::duration_text(left);
 }
 
 }  // namespace elastictrain::core

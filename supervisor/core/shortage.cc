@@ -15,6 +15,7 @@
 #include "supervisor/core/swap_plan.h"
 #include "supervisor/core/text.h"
 #include "supervisor/core/training.h"
+#include "supervisor/protocol/duration_text.h"
 
 namespace elastictrain::core {
 
@@ -64,9 +65,9 @@ void Shortage::expired() {
   startup_.min_timer = 0;
   const bool waits = training_.restarting || (recovery_.active() && change_.stage == Stage::kGathering);
   if (!waits || end_.begun()) return;
-  const auto waited_s = std::chrono::duration_cast<std::chrono::seconds>(settings_.failures.wait_for_min).count();
   const std::string text = left() + ", at least " + std::to_string(settings_.min_workers) +
-                           " must train, and no worker joined within " + std::to_string(waited_s) + " s";
+                           " must train, and no worker joined within " +
+                           protocol::duration_text(settings_.failures.wait_for_min);
   out_.tell(Tell::Level::kError, text);
   constexpr int kComeAgain = 75;
   constexpr int kUnavailable = 69;

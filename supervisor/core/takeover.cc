@@ -21,6 +21,7 @@
 #include "supervisor/core/training.h"
 #include "supervisor/core/worker_control.h"
 #include "supervisor/protocol/check.h"
+#include "supervisor/protocol/duration_text.h"
 
 namespace elastictrain::core {
 
@@ -82,7 +83,7 @@ void Takeover::restore_roster(const Resumed& event) {
     agent.link = Link::kUp;
     agent.cut_off = true;
     agent.last_seen = out_.now();
-    agent.lost_reason = "it did not come back within " + std::to_string(settings_.resume_timeout.count()) + " ms";
+    agent.lost_reason = "it did not come back within " + protocol::duration_text(settings_.resume_timeout);
     agent.reconnect_timer = out_.arm({TimerKind::kReconnect, {}, agent.id}, out_.now() + settings_.resume_timeout);
   }
   for (const Resumed::WorkerPlace& place : event.workers) {

@@ -2,14 +2,15 @@
 
 #include <signal.h>
 
+#include <algorithm>
 #include <asio/buffer.hpp>
 #include <asio/error_code.hpp>
 #include <asio/write.hpp>
-#include <algorithm>
 #include <utility>
 
 #include "launcher/process/command.h"
 #include "launcher/process/session_sweep.h"
+#include "supervisor/protocol/duration_text.h"
 
 namespace elastictrain::policy {
 namespace {
@@ -69,7 +70,7 @@ void Program::ask(std::string view) {
   }
   error_lines_ = 0;
   view_ = std::move(view) + "\n";
-  arm("gave no decision within " + std::to_string(timeout_.count()) + " ms");
+  arm("gave no decision within " + protocol::duration_text(timeout_));
   asio::async_write(process_->input(), asio::buffer(view_),
                     [this, life = std::weak_ptr(life_)](const asio::error_code& error, std::size_t) {
                       if (error && !life.expired()) ending("does not read its input any more");

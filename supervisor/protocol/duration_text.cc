@@ -26,4 +26,8 @@ std::string duration_text(double seconds) {
   return print("%lldd %02lldh", whole / 86'400, whole / 3600 % 24);
 }
 
+std::string duration_text(std::chrono::milliseconds duration) {
+  return duration_text(std::chrono::duration<double>(duration).count());
+}
+
 }  // namespace elastictrain::protocol

@@ -1,6 +1,8 @@
 // Runs that come, say what they hold, are lost, come back and end.
 #include <algorithm>
 
+#include "supervisor/protocol/duration_text.h"
+
 #include "supervisor/cluster/core/cluster.h"
 
 namespace elastictrain::jobs {
@@ -299,9 +301,7 @@ void Cluster::end(Job& job, const std::string& why, double now_s) {
 void Cluster::look_after(Job& job, double now_s) {
   if (job.phase == Phase::kJoined) return recall_in_time(job, now_s);
   if (job.phase == Phase::kStarting && now_s - job.lost_s >= settings_.join_timeout_s) {
-    end(job,
-        "it was started and did not join within " + std::to_string(static_cast<long>(settings_.join_timeout_s)) + " s",
-        now_s);
+    end(job, "it was started and did not join within " + protocol::duration_text(settings_.join_timeout_s), now_s);
   }
   if (!pinned(job)) return;
   if (job.connection == 0 && now_s - job.probed_s >= settings_.probe_interval_s) {

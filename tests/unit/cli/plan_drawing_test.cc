@@ -64,7 +64,7 @@ TEST_CASE("values that are equal but for rounding have an axis of a few ticks") 
 TEST_CASE("the terminal shows the chart, the front and the choice with its reason, no line wider than asked for") {
   const std::string text = plan_text(example(), 60);
   CHECK(count(text, "●") == 1);
-  CHECK(text.find("4 workers of 32: 2.8 h, cost 11 is where more time stops saving much") != std::string::npos);
+  CHECK(text.find("4 workers of 32: 2h 45m, cost 11 is where more time stops saving much") != std::string::npos);
   CHECK(text.find("predicted, chosen") != std::string::npos);
   CHECK(count(text, "measured") == 1);
   CHECK(text.find("16  ") == std::string::npos);  // 16 workers are slower and more expensive than 8

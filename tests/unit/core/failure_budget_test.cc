@@ -47,7 +47,8 @@ TEST_CASE("classes are counted apart") {
   CHECK_FALSE(budget.charge(hang(), instant_of(2)));
   CHECK_FALSE(budget.charge(lost_host(), instant_of(3)));
   for (int i = 0; i < 100; ++i) {
-    CHECK_FALSE(budget.charge({FailureClass::kPreemption, 143, "A", "rank 1 was asked to end", "", false}, instant_of(4)));
+    CHECK_FALSE(
+        budget.charge({FailureClass::kPreemption, 143, "A", "rank 1 was asked to end", "", false}, instant_of(4)));
   }
   CHECK(budget.count(FailureClass::kCrash, instant_of(5)) == 2);
   CHECK(budget.count(FailureClass::kPreemption, instant_of(5)) == 100);
@@ -61,7 +62,7 @@ TEST_CASE("one crash too many ends the run with the worker's status") {
   REQUIRE(end);
   CHECK(end->status == 7);
   CHECK(end->reason ==
-        "rank 0 (w3 on A) exited with status 7; bad\nThat is loss 3 of the class crash within 10 minutes, and 2 are "
+        "rank 0 (w3 on A) exited with status 7; bad\nThat is loss 3 of the class crash within 10m 00s, and 2 are "
         "allowed (failures.max_crashes).");
 }
 

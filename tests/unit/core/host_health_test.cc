@@ -72,8 +72,8 @@ TEST_CASE("what is left alone is explained") {
   HostHealth health(health_settings());
   for (int i = 0; i < 2; ++i) health.failed("A", "link down", instant_at(i));
   for (int i = 0; i < 3; ++i) health.failed("B", "rank 1 hung", instant_at(i));
-  CHECK(health.text("A", instant_at(2)) == "host A failed 2 times in a row (link down) and is not used for 9 s");
-  CHECK(health.text("B", instant_at(2)) == "host B failed 3 times in a row (rank 1 hung) and is not used for 20 s");
+  CHECK(health.text("A", instant_at(2)) == "host A failed 2 times in a row (link down) and is not used for 9.0 s");
+  CHECK(health.text("B", instant_at(2)) == "host B failed 3 times in a row (rank 1 hung) and is not used for 20.0 s");
   CHECK(health.cooled(instant_at(2)).size() == 2);
   CHECK(health.cooled(instant_at(12)).size() == 1);
   CHECK(health.text("A", instant_at(12)).empty());

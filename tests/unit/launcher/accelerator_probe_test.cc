@@ -81,7 +81,7 @@ TEST_CASE("a driver that crashes the process is a finding, not an accident") {
 
 TEST_CASE("a driver that hangs is given up by the limit") {
   const Script tool("exec sleep 1000");
-  CHECK(probe(tool.path(), milliseconds(200)).problem == "looking for GPUs took longer than 200 ms");
+  CHECK(probe(tool.path(), milliseconds(200)).problem == "looking for GPUs took longer than 200.0 ms");
 }
 
 TEST_CASE("a program that cannot be started is named") {

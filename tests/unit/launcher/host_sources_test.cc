@@ -114,7 +114,7 @@ TEST_CASE("a discovery command that hangs is ended with its children") {
   const auto hung = discover("echo waiting >&2; sleep 1000 & sleep 1000", 100);
   REQUIRE_FALSE(hung.ok());
   CHECK(hung.error().code == elastictrain::ErrorCode::kTimeout);
-  CHECK(contains(hung.error().message, "100 ms"));
+  CHECK(contains(hung.error().message, "100.0 ms"));
   CHECK(contains(hung.error().message, "waiting"));
 }
 

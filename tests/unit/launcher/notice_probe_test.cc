@@ -82,7 +82,7 @@ TEST_CASE("a probe that hangs is killed with its child processes, reported once,
   }));
   CHECK(max <= 3);
   CHECK(probe.answer.size() == 1);
-  CHECK(probe.answer[0].find("did not end within 100 ms") != std::string::npos);
+  CHECK(probe.answer[0].find("did not end within 100.0 ms") != std::string::npos);
   CHECK(probe.notices.empty());
 }
 

@@ -4,13 +4,13 @@
 #include <doctest/doctest.h>
 #include <sys/socket.h>
 
+#include <algorithm>
 #include <asio/buffer.hpp>
 #include <asio/error_code.hpp>
 #include <asio/io_context.hpp>
 #include <asio/ip/address.hpp>
 #include <asio/ip/tcp.hpp>
 #include <asio/write.hpp>
-#include <algorithm>
 #include <optional>
 #include <thread>
 
@@ -125,7 +125,7 @@ TEST_CASE("silence of all ends at the limit and is reported") {
   const RasAnswer answer = ask(io, {ports[0].number()}, milliseconds(200));
   CHECK(answer.connected);
   CHECK(explain_ras_answer(answer, milliseconds(200)) ==
-        std::vector<std::string>{"NCCL's RAS service did not answer within 200 ms"});
+        std::vector<std::string>{"NCCL's RAS service did not answer within 200.0 ms"});
 }
 
 TEST_CASE("a truncated report is passed on as far as it goes") {
@@ -134,7 +134,7 @@ TEST_CASE("a truncated report is passed on as far as it goes") {
   Service slow(io, reserve(ports), "NCCL version 2.28.9\n", false);
   const auto lines = explain_ras_answer(ask(io, {ports[0].number()}, milliseconds(300)), milliseconds(300));
   REQUIRE(lines.size() == 2);
-  CHECK(lines[1] == "the report is incomplete: not all processes answered NCCL within 300 ms");
+  CHECK(lines[1] == "the report is incomplete: not all processes answered NCCL within 300.0 ms");
 }
 
 TEST_CASE("another service at the port is reported, and its bytes are bounded") {

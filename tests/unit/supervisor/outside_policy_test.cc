@@ -135,7 +135,7 @@ TEST_CASE("every error of a program is reported once, with its cause") {
   CHECK(contains(Scene("read a; echo no such module >&2; exit 3").failure_of_first(),
                  "ended with exit status 3: no such module"));
   CHECK(contains(Scene("read a; kill -9 $$").failure_of_first(), "ended with signal 9"));
-  CHECK(contains(Scene("exec sleep 600", 50).failure_of_first(), "gave no decision within 50 ms"));
+  CHECK(contains(Scene("exec sleep 600", 50).failure_of_first(), "gave no decision within 50.0 ms"));
   CHECK(contains(Scene("trap '' TERM HUP; exec >&-; while :; do sleep 600; done", 50).failure_of_first(),
                  "closed its output"));
   CHECK(contains(Scene("exec cat /dev/zero").failure_of_first(), "wrote a line of more than 4194304 bytes"));

@@ -107,7 +107,7 @@ TEST_CASE("a cool-down permits a repeated request, but not another size") {
   const auto held = run(view_at(30, 8));
   CHECK_FALSE(held.workers);
   CHECK(held.reason.code == "cool_down");
-  CHECK(held.reason.text == "12 workers desired 30 s after the last change, 60 s must pass: as scripted");
+  CHECK(held.reason.text == "12 workers desired 30.0 s after the last change, 1m 00s must pass: as scripted");
   CHECK(run(view_at(61, 8)).workers == 12);
 }
 

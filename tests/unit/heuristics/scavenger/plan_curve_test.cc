@@ -116,6 +116,11 @@ TEST_CASE("of sizes that cost the same within the error of measurement the faste
   CHECK(*choose(linear, {Goal::kCheapest, 0}).point == 3);
   CHECK(*choose(linear, {Goal::kKnee, 0}).point == 3);
   CHECK(*choose(linear, {Goal::kDeadline, 300}).point == 3);
+  CHECK(choose(linear, {Goal::kCheapest, 0}).reason.text ==
+        "1 worker of 1: 1m 40s, cost 1.002 is the fastest that costs at most 2 % more than the cheapest");
+  CHECK(choose(linear, {Goal::kDeadline, 300})
+            .reason.text.ends_with("is the fastest that costs at most 2 % more than the cheapest, all within 5m 00s"));
+  CHECK(choose({point(400, 1), point(200, 1)}, {Goal::kCheapest, 0}).reason.text.ends_with("is the cheapest"));
   CHECK(*choose({point(400, 1.00), point(200, 1.03)}, {Goal::kCheapest, 0}).point == 0);
 }
 
