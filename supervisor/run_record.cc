@@ -74,6 +74,7 @@ void add_end(Json& json, const RunRecord::End& end) {
   json["workers"] = end.workers;
   json["epoch"] = end.epoch;
   json["step"] = end.step;
+  json["can_continue"] = end.can_continue;
 }
 
 RunRecord::End end_of(const Json& json) {
@@ -83,7 +84,8 @@ RunRecord::End end_of(const Json& json) {
           .uptime_s = json.value("uptime_s", 0.0),
           .workers = json.value("workers", std::uint64_t{0}),
           .epoch = json.value("epoch", std::uint64_t{0}),
-          .step = json.value("step", std::uint64_t{0})};
+          .step = json.value("step", std::uint64_t{0}),
+          .can_continue = json.value("can_continue", false)};
 }
 
 std::string text_of(const RunRecord& record) {

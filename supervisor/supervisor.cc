@@ -115,6 +115,10 @@ void Supervisor::forward_signal(int signal) {
 RunFigures Supervisor::figures() const {
   return impl_->figures();
 }
+bool Supervisor::can_continue() const {
+  return impl_->can_continue();
+}
+
 bool Supervisor::suspended() const {
   return impl_->suspended();
 }

@@ -90,6 +90,9 @@ class Supervisor {
   RunFigures figures() const;
   // After run(): the run left with a checkpoint because its cluster took its slots, and is to go on when it has some.
   bool suspended() const;
+
+  // Of a run that has ended: its program had not reached its end, and there is a checkpoint to continue from.
+  bool can_continue() const;
   // The port to which agents connect; valid after open().
   std::uint16_t listen_port() const;
 

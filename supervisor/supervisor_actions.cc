@@ -178,8 +178,10 @@ void Supervisor::Impl::keep_last(const core::Record& record) {
   const auto* commit = std::get_if<core::record::Commit>(&record);
   if (commit != nullptr && commit->world_size > 0) last_size_ = commit->world_size;
   // A short run ends before its first heartbeat.
-  if (const auto* finished = std::get_if<core::record::Finished>(&record))
+  if (const auto* finished = std::get_if<core::record::Finished>(&record)) {
     last_step_ = std::max(last_step_, finished->last_step);
+    program_finished_ = true;
+  }
 }
 
 void Supervisor::Impl::look_at_checkpoints(const core::Record& record) {

@@ -50,6 +50,7 @@ class Supervisor::Impl {
   RunFigures figures() const;
   std::uint16_t listen_port() const { return agents_.port(); }
   bool suspended() const { return suspended_; }
+  bool can_continue() const { return !program_finished_ && checkpoints_.step().has_value(); }
 
  private:
   // The life cycle of a run.
@@ -159,6 +160,7 @@ class Supervisor::Impl {
   bool rejections_scheduled_ = false;
   bool ended_ = false;
   bool suspended_ = false;
+  bool program_finished_ = false;
   bool hurry_ = false;  // a second interrupt during the end
   int exit_status_ = 70;
   std::string end_reason_ = "the event loop ended";

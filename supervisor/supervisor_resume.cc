@@ -112,7 +112,8 @@ RunRecord::End Supervisor::Impl::end_record() const {
           .uptime_s = up_s(),
           .workers = last_size_,
           .epoch = progress_.newest().epoch,
-          .step = std::max(last_step_, progress_.newest().step)};
+          .step = std::max(last_step_, progress_.newest().step),
+          .can_continue = can_continue()};
 }
 
 // The journal as an earlier supervisor left it: for the core, and for the display of this run.

@@ -16,7 +16,10 @@ Result<std::string> summary_of_ended(const std::string& directory, const RunReco
   if (!history.ok()) return history.error();
   figures.uptime_s = history->up_s;
   summary.add_figures(figures);
-  return summary.render(record.end ? record.end->exit_status : 0);
+  std::string text = summary.render(record.end ? record.end->exit_status : 0);
+  if (record.end && record.end->can_continue)
+    text += "  continue with: elastictrain run --resume " + record.run_name + "\n";
+  return text;
 }
 
 }  // namespace elastictrain::cli

@@ -105,7 +105,7 @@ Result<RunStart> start_of(const RunRecord& record, const RunConfig& config) {
   if (!record.end) return RunStart::kTakeOver;
   const std::string how = "run " + record.run_name + " has ended: " + record.end->reason + " (status " +
                           std::to_string(record.end->exit_status) + "); ";
-  if (record.end->exit_status == kExitSuccess) {
+  if (record.end->exit_status == kExitSuccess && !record.end->can_continue) {
     return Error{ErrorCode::kUnavailable,
                  how + "there is nothing to resume. To start it again from the beginning, omit --resume"};
   }

@@ -212,6 +212,24 @@ class EverythingLost(Case):
                 self.assertEqual(first, continued + 1)
                 self.assert_ends_clean(run)
 
+    def test_a_stopped_run_says_the_way_back_and_goes_on(self):
+        with tempfile.TemporaryDirectory(prefix="resume-") as directory:
+            with Run(self.checkpointed(directory)) as run:
+                run.wait_size(2)
+                run.wait_step(25)
+                self.assertIn(f"continue later with: elastictrain run --resume {run.name}", run.do("stop", run.name))
+                self.assertEqual(run.wait(), 0)
+                way_back = f"continue with: elastictrain run --resume {run.name}"
+                self.assertIn(way_back, run.text("stderr"))
+                self.assertIn(way_back, run.do("status", run.name))
+                last = run.last_step()
+                run.resume()
+                after = run.wait_size(2)
+                run.wait_step(last + 5)
+                first = min(r["step"] for r in run.steps() if r["pid"] in pids(after))
+                self.assertEqual(first, last + 1)
+                self.assert_ends_clean(run)
+
     def test_a_preempted_run_goes_on_with_another_number_of_workers(self):
         with tempfile.TemporaryDirectory(prefix="resume-") as directory:
             with Run(self.checkpointed(directory)) as run:

@@ -138,6 +138,8 @@ TEST_CASE("what cannot be resumed is refused with what to do") {
   CHECK(contains(refused(resume()).text, "name one with --resume NAME: job, other"));
   state.leave("job", sleeper(), here, RunRecord::End{0, "training finished"});
   CHECK(contains(refused(resume("job")).text, "training finished (status 0); there is nothing to resume"));
+  state.leave("job", sleeper(), here, RunRecord::End{.reason = "stopped by the user", .can_continue = true});
+  CHECK(contains(refused(resume("job")).text, "no checkpoint.directory"));
   state.leave("job", sleeper(), here, RunRecord::End{75, "preempted"});
   CHECK(contains(refused(resume("job")).text, "no checkpoint.directory"));
   state.leave("job", sleeper(), state.root + "/no-such-directory");
