@@ -1,6 +1,7 @@
 #include "supervisor/journal_reference.h"
 
 #include "supervisor/journal_codec.h"
+#include "supervisor/journal_levels.h"
 
 namespace elastictrain {
 namespace {
@@ -22,6 +23,11 @@ begins with
 and continues with the fields of its event, in the order given here. A field that is *optional* is left out when it has
 no content. `request` is 0 if no client waits for an answer. Durations are in milliseconds unless the name says otherwise.
 
+Each event has a level, given with it here; it is not in the file. `detail`: a step of another event. `info`: what
+`elastictrain events` shows without `--all`, with what is above it. `warning`: the run lost something or did not do what was
+asked, and goes on. `error`: it cannot go on, or something is wrong that must not be. The level of a `note` follows from
+its key: what a program reports is a detail, a checkpoint that failed a warning.
+
 **Versions.** `run_opened` and `run_resumed` name the version of the schema in which the records after them are written; a
 journal without it has version 1. elastictrain reads all versions up to its own, ignores unknown events and fields, and
 refuses to resume a run whose journal has a newer version. The column *since* names the version that introduced a field,
@@ -39,7 +45,8 @@ std::string row_of(const RecordFormat::Field& field) {
 }
 
 std::string section_of(const RecordFormat& format) {
-  std::string text = "\n## " + format.event + "\n\n" + format.meaning + "\n";
+  std::string text = "\n## " + format.event + "\n\n" + format.meaning +
+                     " Level: " + std::string(name_of(level_of_event(format.event))) + ".\n";
   if (!format.old_event.empty()) text += "\nSince version 2; was `" + format.old_event + "`.\n";
   if (format.fields.empty()) return text;
   text += "\n| Field | Type | Since |\n|---|---|---|\n";

@@ -4,7 +4,8 @@
 
 namespace elastictrain {
 
-void RecoveryLog::take(const core::Record& record) {
+void RecoveryLog::take(const core::Record& record, double up_s) {
+  up_s_ = up_s;
   std::visit([this](const auto& about) { on(about); }, record);
 }
 
@@ -14,9 +15,11 @@ void RecoveryLog::on(const core::record::Commit& commit) {
 }
 
 void RecoveryLog::on(const core::record::GenerationComplete& generation) {
+  const std::string reason = generation.generation == committed_ ? reason_ : "";
+  last_change_ = Change{generation.generation, reason, up_s_};
   if (generation.kind != protocol::ChangeKind::kRecover) return;
   ++count_;
-  last_ = Last{generation.generation, generation.generation == committed_ ? reason_ : "", std::nullopt};
+  last_ = Last{generation.generation, reason, std::nullopt};
 }
 
 void RecoveryLog::on(const core::record::Idle& idle) {

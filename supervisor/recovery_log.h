@@ -1,5 +1,5 @@
-// Purpose: the recoveries of a run, from its journal's records as they are written (or read back by a later
-// supervisor). Pure.
+// Purpose: the recoveries and the last change of a run, from its journal's records as they are written (or read back by
+// a later supervisor). Pure.
 #pragma once
 
 #include <cstdint>
@@ -19,12 +19,19 @@ class RecoveryLog {
     std::optional<double> idle_s;  // not known until some steps have followed
   };
 
-  void take(const core::Record& record);
+  struct Change {
+    Generation generation = 0;
+    std::string reason;
+    double up_s = 0;  // when it was complete
+  };
+
+  void take(const core::Record& record, double up_s);
 
   std::uint64_t count() const { return count_; }
   // How often all processes of a program that does not use the library were started again.
   std::uint64_t plain_restarts() const { return plain_restarts_; }
   const std::optional<Last>& last() const { return last_; }
+  const std::optional<Change>& last_change() const { return last_change_; }
 
  private:
   template <class R>
@@ -36,9 +43,11 @@ class RecoveryLog {
 
   Generation committed_ = 0;
   std::string reason_;
+  double up_s_ = 0;  // of the record that is taken
   std::uint64_t count_ = 0;
   std::uint64_t plain_restarts_ = 0;
   std::optional<Last> last_;
+  std::optional<Change> last_change_;
 };
 
 }  // namespace elastictrain

@@ -165,7 +165,7 @@ void Supervisor::Impl::journal(const core::Record& record, bool sync) {
     const core::Journal state = membership_.state_record();
     journal_->write(state.record, state.sync);
   }
-  recoveries_.take(record);
+  recoveries_.take(record, up_s());
   keep_last(record);
   look_at_checkpoints(record);
   const bool moves = std::holds_alternative<core::record::GenerationComplete>(record) ||
@@ -239,12 +239,18 @@ RunFigures Supervisor::Impl::figures() const {
   const policy::Economy economy = policy_.economy();
   figures.worker_seconds = economy.worker_seconds;
   figures.cost = economy.cost;
-  figures.throughput_efficiency = economy.throughput_efficiency;
+  figures.scaling_efficiency = economy.scaling_efficiency;
   figures.smallest_size = economy.smallest_size;
   figures.waits = cluster_.waits();
   figures.idle_s = idle_times_.total_s();
   figures.last_idle_s = idle_times_.last_s();
   figures.recoveries = recoveries_.count();
+  figures.time_left_s = time_left_s(newest, figures.view);
+  if (const auto& change = recoveries_.last_change()) {
+    if (figures.view.last_change.empty())
+      figures.view.last_change = "generation " + std::to_string(change->generation) + ": " + change->reason;
+    figures.last_change_age_s = figures.uptime_s - change->up_s;
+  }
   if (const auto& last = recoveries_.last()) {
     figures.last_recovery = last->reason;
     figures.last_recovery_idle_s = last->idle_s;

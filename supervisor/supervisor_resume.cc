@@ -129,10 +129,12 @@ Status Supervisor::Impl::look_back() {
     resumed_->target = options_.cluster == nullptr ? options_.settings.start_workers : options_.settings.max_workers;
     resumed_->target_reason = "the size to start with";
   }
-  const auto history = read_journal_history(directory_->journal_path(), [this](const core::Record& record) {
+  const auto history = read_journal_lines(directory_->journal_path(), [this](const JournalLine& line) {
+    if (!line.record) return;
+    const core::Record& record = *line.record;
     if (const auto* idle = std::get_if<core::record::Idle>(&record)) idle_times_.recall(idle->idle_ms / 1e3);
     if (const auto* observed = std::get_if<core::record::Observed>(&record)) recall_view(policy_, *observed);
-    recoveries_.take(record);
+    recoveries_.take(record, line.up_s.value_or(0));
     checkpoints_.take(record, std::nullopt);
     if (options_.on_journal) options_.on_journal(record);
   });

@@ -37,7 +37,9 @@ RunFigures figures_of_status(const nlohmann::json& json) {
   figures.view.target_size = static_cast<std::uint32_t>(status.target_size);
   figures.view.last_change = status.last_change;
   figures.epoch = static_cast<std::uint64_t>(status.epoch);
+  figures.view.epochs = static_cast<std::uint64_t>(status.epochs);
   figures.epoch_fraction = status.epoch_fraction;
+  figures.time_left_s = status.time_left_s;
   figures.step = static_cast<Step>(status.step);
   figures.loss = status.loss;
   figures.samples_per_s = status.samples_per_s;

@@ -24,6 +24,8 @@ struct EventsFlags {
   std::string cluster;
   std::vector<std::string> types;
   std::string since;  // as parse_since gives it
+  JournalLevel least = JournalLevel::kInfo;
+  bool has_level = false;
   bool all = false;
   bool follow = false;
   bool json = false;
@@ -49,11 +51,10 @@ Result<EventSource> source_of(const EventsFlags& flags) {
 }
 
 std::string shown_event(const EventsFlags& flags, std::string_view line) {
-  const std::string name = event_name(line);
-  const bool wanted = flags.types.empty()
-                          ? flags.all || flags.json || !is_detail(name)
-                          : std::find(flags.types.begin(), flags.types.end(), name) != flags.types.end();
-  if (!wanted || (!flags.since.empty() && !is_since(event_time(line), flags.since))) return "";
+  const bool is_chosen = flags.types.empty()
+                             ? flags.all || (flags.json && !flags.has_level) || event_level(line) >= flags.least
+                             : std::find(flags.types.begin(), flags.types.end(), event_name(line)) != flags.types.end();
+  if (!is_chosen || (!flags.since.empty() && !is_since(event_time(line), flags.since))) return "";
   return flags.json ? std::string(line) : render_event(line);
 }
 
@@ -90,18 +91,28 @@ Command make_events(Invocation& invocation) {
     flags->since = std::move(*parsed);
     return {};
   };
-  return {"events",
-          "what happened, from the journal",
-          kGroupClient,
-          {word("run", "[NAME]", "name of the run, when several are live; it may have ended", flags->name),
-           flag("-f,--follow", "wait for new lines until the run ends", flags->follow),
-           flag("--json", "the journal's lines as stored", flags->json),
-           flag("--all", "also the steps of each change, and each worker's start", flags->all),
-           list("--type", "EVENT", "only events of these names", flags->types),
-           value("--since", "TIME", "only events of the last 10m, or since 2026-01-31T14:03", since),
-           cluster_journal_flag(flags->cluster),
-           flag("--reference", "print the page of all events and their fields", flags->reference)},
-          always(invocation, [flags] { return print_events(*flags); })};
+  const auto level = [flags](const std::string& text) -> Status {
+    const auto named = journal_level_named(text);
+    if (!named) return Error{ErrorCode::kInvalid, "must be one of detail, info, warning, error"};
+    flags->least = *named;
+    flags->has_level = true;
+    return {};
+  };
+  return {
+      "events",
+      "what happened, from the journal",
+      kGroupClient,
+      {word("run", "[NAME]", "name of the run, when several are live; it may have ended", flags->name),
+       flag("-f,--follow", "wait for new lines until the run ends", flags->follow),
+       flag("--json", "the journal's lines as stored", flags->json),
+       flag("--all", "also the steps of each change, each worker's start, and what the program reports", flags->all),
+       value("--level", "LEVEL", "only events of this level and above: detail, info, warning, error; default info",
+             level),
+       list("--type", "EVENT", "only events of these names", flags->types),
+       value("--since", "TIME", "only events of the last 10m, or since 2026-01-31T14:03", since),
+       cluster_journal_flag(flags->cluster),
+       flag("--reference", "print the page of all events and their fields", flags->reference)},
+      always(invocation, [flags] { return print_events(*flags); })};
 }
 
 }  // namespace elastictrain::cli

@@ -4,6 +4,7 @@
 #include <iostream>
 #include <memory>
 #include <optional>
+#include <utility>
 
 #include "cli/commands/cluster_client.h"
 #include "cli/commands/command.h"
@@ -61,9 +62,10 @@ class Story {
  public:
   explicit Story(policy::Replay& replay) : replay_(replay) {}
 
-  void take(const core::Record& record) {
+  void take(const core::Record& record, double up_s) {
     if (const auto* observed = std::get_if<core::record::Observed>(&record)) on(*observed);
     if (const auto* decided = std::get_if<core::record::Decided>(&record)) on(*decided);
+    if (const auto* commit = std::get_if<core::record::Commit>(&record)) on(*commit, up_s);
   }
   const std::vector<Explained>& found() const { return found_; }
 
@@ -73,14 +75,15 @@ class Story {
     if (!view.ok() || view->jobs.size() != 1) return;
     const auto decision = replay_.decide(*view);
     if (decision.jobs.size() != 1) return;
+    last_view_ = found_.size();
     found_.push_back(explained_of(*view, decision.jobs.front()));
     found_.back().run_reason = run_reason_;
     found_.back().run_code = run_code_;
   }
 
   void on(const core::record::Decided& decided) {
-    if (found_.empty()) return;
-    Explained& last = found_.back();
+    if (!last_view_) return;
+    Explained& last = found_[*last_view_];
     run_reason_ = last.run_reason = decided.reason;
     run_code_ = last.run_code = decided.code;
     last.is_decision = true;
@@ -90,7 +93,21 @@ class Story {
       last.run_replaced.insert(last.run_replaced.end(), decided.replace->begin(), decided.replace->end());
   }
 
+  // Its reason ends with that of the policy where that decided.
+  void on(const core::record::Commit& commit, double up_s) {
+    const auto before = std::exchange(size_, static_cast<std::uint32_t>(commit.world_size));
+    if (!run_reason_.empty() && commit.reason.ends_with(run_reason_)) return;
+    Explained& change = found_.emplace_back();
+    change.up_s = up_s;
+    change.workers = before;
+    change.run_target = change.now_wants = size_;
+    change.run_reason = commit.reason;
+    change.is_decision = change.is_change = true;
+  }
+
   policy::Replay& replay_;
+  std::uint32_t size_ = 0;
+  std::optional<std::size_t> last_view_;
   std::vector<Explained> found_;
   std::string run_reason_;
   std::string run_code_;
@@ -159,11 +176,13 @@ int explain(const ExplainFlags& flags) {
     return complain("explain", {replay.error().code, replay.error().message + "; or name another with --policy"});
   }
   Story story(**replay);
-  const auto history = read_journal_history(path, [&](const core::Record& record) { story.take(record); });
+  const auto history = read_journal_lines(path, [&](const JournalLine& line) {
+    if (line.record) story.take(*line.record, line.up_s.value_or(0));
+  });
   if (!history.ok()) return complain("explain", history.error());
   if (story.found().empty()) {
-    return complain("explain", {ErrorCode::kUnavailable, path + " contains no views yet: a policy is called every "
-                                                                "policy.interval_ms while the run trains"});
+    return complain("explain",
+                    {ErrorCode::kUnavailable, path + " contains no decision yet: the run has no generation"});
   }
   std::cout << (flags.json ? render_explained_json(story.found(), flags.all)
                            : render_explained(story.found(), policy::display_name(settings), flags.all));

@@ -57,9 +57,9 @@ std::string describe_found(const Found& found) {
 
 std::string init_text(const Found& found, const std::vector<std::string>& program) {
   const std::string slots = std::to_string(slots_of(found));
-  std::string text =
-      "# Written by `elastictrain init` for " + describe_found(found) +
-      ".\n# `elastictrain check FILE` lists every key, `elastictrain check --schema` is a schema for editors.\n\n";
+  std::string text = "# Written by `elastictrain init` for " + describe_found(found) +
+                     ".\n# `elastictrain check --all FILE` lists every key, `elastictrain check --schema` is a schema "
+                     "for editors.\n\n";
   if (program.empty()) {
     text += "command = [\"./train\", \"--epochs\", \"5\"]   # your program\n\n";
   } else {

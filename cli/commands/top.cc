@@ -30,21 +30,10 @@ What changes the run is asked for confirmation. Without a terminal it prints wha
 constexpr std::uint64_t kNewestBytes = 64 * 1024;  // of the journal, for the first events
 constexpr Millis kTopAnswer{3'000};
 
-// What a run does for itself, many times for each change.
-constexpr std::string_view kSmallEvents[] = {"hello",    "ready", "spawned",     "prepared", "active",
-                                             "accepted", "spawn", "agent_hello", "note",     "agent_connected"};
-
 struct TopFlags {
   std::string name;
   double interval_s = 0.5;
 };
-
-bool is_small(std::string_view line) {
-  for (const std::string_view event : kSmallEvents) {
-    if (line.find("\"event\":\"" + std::string(event) + "\"") != std::string_view::npos) return true;
-  }
-  return false;
-}
 
 class TopLoop {
  public:
@@ -70,7 +59,7 @@ class TopLoop {
  private:
   void look() {
     events_.read_lines([this](std::string_view line) {
-      if (is_small(line)) return;
+      if (event_level(line) < JournalLevel::kInfo) return;
       if (std::string text = render_event(line, EventTime::kClock); !text.empty()) model_.add_event(std::move(text));
     });
     const auto answer = ask_run(directory_, {{"command", "status"}}, kTopAnswer);

@@ -220,11 +220,12 @@ class ClusterReader {
       for (const TableKey& key : keys) names.push_back(key.name);
       const auto meant = closest(name, names);
       const bool section_as_key = std::find(others.begin(), others.end(), name) != others.end();
-      return complain(region, section_as_key
-                                  ? "\"" + name + "\" is a section: write " +
-                                        (name == "job" ? "[[job]]" : "[" + full + "]") + " followed by its keys"
-                                  : "unknown key \"" + name + "\"" + (section.empty() ? "" : " in [" + section + "]") +
-                                        (meant ? "; did you mean \"" + *meant + "\"?" : ""));
+      return complain(region,
+                      section_as_key
+                          ? "\"" + name + "\" is a section: write " + (name == "job" ? "[[job]]" : "[" + full + "]") +
+                                " followed by its keys"
+                          : "unknown key \"" + name + "\"" + (section.empty() ? "" : " in [" + section + "]") +
+                                (meant ? "; did you mean \"" + *meant + "\"?" : "; its keys: " + join(names, ", ")));
     }
     if (!found->take(node)) complain(region, full + " must be " + found->wanted);
   }

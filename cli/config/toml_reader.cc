@@ -52,11 +52,17 @@ std::optional<std::string> same_quantity(std::string_view name, const std::vecto
   return found == candidates.end() ? std::nullopt : std::optional(*found);
 }
 
+std::string list_of(const std::vector<std::string>& names) {
+  constexpr std::size_t kMostListed = 16;
+  return names.empty() || names.size() > kMostListed ? "; all keys: elastictrain check --reference"
+                                                     : "; its keys: " + join(names, ", ");
+}
+
 std::string hint(std::string_view section, std::string_view name) {
   const std::vector<std::string> candidates = names_in(section);
   auto meant = same_quantity(name, candidates);
   if (!meant) meant = closest(name, candidates);
-  if (!meant) return "";
+  if (!meant) return list_of(candidates);
   const std::string full = (section.empty() ? "" : std::string(section) + ".") + *meant;
   const KeySpec* key = find_key(full);
   const std::string unit = key == nullptr || key->unit.empty() ? "" : " (in " + key->unit + ")";

@@ -132,10 +132,10 @@ void RunMetrics::add_progress(std::vector<Family>& families) const {
   families.push_back(gauge("elastictrain_loss", "Loss of the last committed step.", last_.loss));
   families.push_back(gauge("elastictrain_batch_samples", "Samples of all workers in one step.",
                            static_cast<double>(last_.view.global_batch)));
-  if (last_.throughput_efficiency) {
+  if (last_.scaling_efficiency) {
     families.push_back(gauge("elastictrain_scaling_efficiency_ratio",
                              "Throughput of a worker, relative to that at the smallest size of the run.",
-                             *last_.throughput_efficiency));
+                             *last_.scaling_efficiency));
   }
   families.push_back({"elastictrain_step_seconds", Kind::kHistogram,
                       "Time of a step; the mean of the steps between two heartbeats counts for each.",

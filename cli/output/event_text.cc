@@ -1,6 +1,5 @@
 #include "cli/output/event_text.h"
 
-#include <algorithm>
 #include <array>
 #include <cstdio>
 #include <ctime>
@@ -21,13 +20,18 @@ std::string field_text(const OrderedJson& value) {
   return plain ? text : json_text(value);
 }
 
-constexpr std::array<std::string_view, 16> kDetails{
-    "observed", "agent_hello", "spawn",  "spawned",      "hello",    "ready",     "prepare",   "prepared",
-    "active",   "accepted",    "halted", "halt_settled", "all_back", "dismissed", "run_state", "collectives"};
-
 // `environment`: of a job, which may hold secrets.
 bool is_bookkeeping(const std::string& name) {
   return name == "event" || name == "environment" || name == "seq" || name == "t" || name == "up";
+}
+
+std::string text_in(const OrderedJson& line, const char* name) {
+  const auto found = line.find(name);
+  return found != line.end() && found->is_string() ? found->get<std::string>() : "";
+}
+
+JournalLevel level_of(const OrderedJson& line) {
+  return level_of_event(text_in(line, "event"), text_in(line, "key"));
 }
 
 // Deeper values are omitted: printing them would use stack for each level.
@@ -57,12 +61,12 @@ std::string event_time(std::string_view journal_line) {
 
 std::string event_name(std::string_view journal_line) {
   const OrderedJson line = parse_ordered_json(journal_line, kMaxDepth);
-  const bool named = line.is_object() && line.contains("event") && line["event"].is_string();
-  return named ? line["event"].get<std::string>() : "";
+  return line.is_object() ? text_in(line, "event") : "";
 }
 
-bool is_detail(std::string_view event) {
-  return std::find(kDetails.begin(), kDetails.end(), event) != kDetails.end();
+JournalLevel event_level(std::string_view journal_line) {
+  const OrderedJson line = parse_ordered_json(journal_line, kMaxDepth);
+  return line.is_object() ? level_of(line) : JournalLevel::kInfo;
 }
 
 std::string render_event(std::string_view journal_line, EventTime shown) {
@@ -75,6 +79,8 @@ std::string render_event(std::string_view journal_line, EventTime shown) {
   if (time.is_number() && shown == EventTime::kClock) text = clock_text(time.get<double>());
   if (time.is_number() && shown == EventTime::kDate) text = date_text(time.get<double>());
   if (shown == EventTime::kDate && !text.empty()) text += "  ";
+  const JournalLevel level = level_of(line);
+  if (level >= JournalLevel::kWarning) text += std::string(name_of(level)) + ": ";
   text += line["event"].get<std::string>() + " ";
   for (const auto& [name, value] : line.items()) {
     if (!is_bookkeeping(name)) text += " " + name + "=" + field_text(value);

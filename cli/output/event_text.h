@@ -5,6 +5,8 @@
 #include <string>
 #include <string_view>
 
+#include "supervisor/journal_levels.h"
+
 namespace elastictrain::cli {
 
 // "14:03:05.123  ", local; empty for a number that is not a plausible time.
@@ -18,13 +20,14 @@ std::string event_time(std::string_view journal_line);
 // The event of a line; empty if it is no record.
 std::string event_name(std::string_view journal_line);
 
-// Whether it is a part of another event: a step of a change, the start of a worker.
-bool is_detail(std::string_view event);
+// Of a line that is no record: kInfo.
+JournalLevel event_level(std::string_view journal_line);
 
 enum class EventTime : std::uint8_t { kDate, kClock };
 
-// Renders a JSON line as "2026-01-31T14:03:05.123  commit  generation=3 world_size=4 reason="…"", without the date for
-// kClock. Returns an empty string for records that only programs read, and any other line unchanged.
+// Renders a JSON line as "2026-01-31T14:03:05.123  commit  generation=3 world_size=4 reason="…"", with "warning: " or
+// "error: " before the event of that level, without the date for kClock. Returns an empty string for records that only
+// programs read, and any other line unchanged.
 std::string render_event(std::string_view journal_line, EventTime time = EventTime::kDate);
 
 }  // namespace elastictrain::cli

@@ -1,19 +1,13 @@
 #include "cli/output/explanation.h"
 
 #include <algorithm>
-#include <cstdio>
 
+#include "cli/output/figures.h"
 #include "cli/output/table.h"
 #include "supervisor/protocol/json_text.h"
 
 namespace elastictrain::cli {
 namespace {
-
-std::string seconds(double value) {
-  char text[40];
-  std::snprintf(text, sizeof text, "%.1f s", value);
-  return text;
-}
 
 std::string describe_target(std::uint32_t workers, std::uint32_t target, const std::vector<std::uint64_t>& replaced,
                             const std::string& reason) {
@@ -25,6 +19,8 @@ std::string describe_target(std::uint32_t workers, std::uint32_t target, const s
 }  // namespace
 
 std::string render_explained(const std::vector<Explained>& views, const std::string& policy, bool all) {
+  const auto changes = std::count_if(views.begin(), views.end(), [](const Explained& one) { return one.is_change; });
+  const auto seen = static_cast<std::ptrdiff_t>(views.size()) - changes;
   const auto differing = std::count_if(views.begin(), views.end(), [](const Explained& one) { return one.differs(); });
   std::vector<Table::Column> columns{{"up", Align::kRight}, {"workers", Align::kRight}, {"the run"}};
   const bool compares = all || differing > 0;
@@ -32,12 +28,15 @@ std::string render_explained(const std::vector<Explained>& views, const std::str
   Table table(columns);
   for (const auto& one : views) {
     if (!all && !one.is_decision && !one.differs()) continue;
-    std::vector<std::string> row{seconds(one.up_s), std::to_string(one.workers),
-                                 describe_target(one.workers, one.run_target, one.run_replaced, one.run_reason)};
-    if (compares) row.push_back(describe_target(one.workers, one.now_wants, one.now_replaces, one.now_reason));
+    const std::string run =
+        one.is_change ? one.run_reason : describe_target(one.workers, one.run_target, one.run_replaced, one.run_reason);
+    std::vector<std::string> row{format_duration(one.up_s), std::to_string(one.workers), run};
+    if (compares && one.is_change) row.emplace_back();
+    if (compares && !one.is_change)
+      row.push_back(describe_target(one.workers, one.now_wants, one.now_replaces, one.now_reason));
     table.add_row(row);
   }
-  return table.render() + std::to_string(views.size()) + (views.size() == 1 ? " view, " : " views, ") +
+  return table.render() + std::to_string(seen) + (seen == 1 ? " view" : " views") + " of policy " + policy + ", " +
          std::to_string(differing) + " decided differently\n";
 }
 
@@ -51,6 +50,7 @@ std::string render_explained_json(const std::vector<Explained>& views, bool all)
                                          {"workers", one.workers},
                                          {"differs", one.differs()},
                                          {"decision", one.is_decision},
+                                         {"change", one.is_change},
                                          {"run",
                                           {{"workers", one.run_target},
                                            {"replace", one.run_replaced},

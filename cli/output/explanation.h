@@ -8,7 +8,7 @@
 
 namespace elastictrain::cli {
 
-// One view: what the run decided then and what the replayed policy decides.
+// One view: what the run decided then and what the replayed policy decides. Or a change for another reason.
 struct Explained {
   double up_s = 0;
   std::uint32_t workers = 0;
@@ -18,6 +18,7 @@ struct Explained {
   std::string run_reason;  // empty: nothing had been decided yet
   std::vector<std::pair<std::string, double>> run_numbers;
   bool is_decision = false;  // the run decided something new here
+  bool is_change = false;    // no view: the run changed, and not because a policy said so
   std::uint32_t now_wants = 0;
   std::vector<std::uint64_t> now_replaces;
   std::string now_code;

@@ -37,10 +37,12 @@ std::vector<Part> make_parts(const RunFigures& figures) {
   if (figures.view.phase != core::RunPhase::kRunning) parts.push_back({core::name_of(figures.view.phase), 0});
   if (trains(figures)) {
     const double percent = figures.epoch_fraction * 100;
-    parts.push_back({"epoch " + std::to_string(figures.epoch + 1) + " " + format_number(percent, 0) + "%", 3});
+    const std::string of = figures.view.epochs > 0 ? " of " + std::to_string(figures.view.epochs) : "";
+    parts.push_back({"epoch " + std::to_string(figures.epoch + 1) + of + " " + format_number(percent, 0) + "%", 3});
     parts.push_back({"step " + std::to_string(figures.step), 1});
     parts.push_back({"loss " + format_loss(figures.loss), 2});
     parts.push_back({format_count(figures.samples_per_s) + " samples/s", 4});
+    if (figures.time_left_s) parts.push_back({format_duration(*figures.time_left_s) + " left", 4});
   }
   parts.push_back({workers_text(figures.view), 0});
   if (figures.recoveries > 0) {

@@ -14,6 +14,9 @@ using Json = nlohmann::json;
 
 // A worker whose compute time exceeds the median by this factor slows the others down.
 constexpr double kSlowFactor = 1.2;
+// A worker or a host that has said nothing for this long: they report several times a second.
+constexpr double kSilentMs = 1000;
+constexpr std::size_t kMostNamed = 3;
 
 double number(const Json& object, const char* name) {
   const auto found = object.find(name);
@@ -30,9 +33,9 @@ std::string whole(const Json& object, const char* name) {
   return found != object.end() && found->is_number() ? format_number(found->get<double>(), 0) : "-";
 }
 
-std::string milliseconds(const Json& object, const char* name) {
-  const double value = number(object, name);
-  return value > 0 ? format_number(value, value < 10 ? 2 : 1) : "-";
+std::string duration(const Json& object, const char* name) {
+  const double ms = number(object, name);
+  return ms > 0 ? format_duration(ms / 1e3) : "-";
 }
 
 const Json& list(const Json& object, const char* name) {
@@ -60,9 +63,15 @@ struct Usual {
   double step_ms = 0;
 };
 
+std::string silence(const Json& object) {
+  const double quiet_ms = number(object, "quiet_ms");
+  return quiet_ms < kSilentMs ? "" : "silent for " + format_duration(quiet_ms / 1e3);
+}
+
 std::string remark(const Json& worker, const Usual& usual) {
   const std::string phase = text(worker, "program_phase");
-  if (!phase.empty()) return phase + " for " + format_number(number(worker, "program_phase_ms") / 1000, 1) + " s";
+  if (!phase.empty()) return phase + " for " + format_duration(number(worker, "program_phase_ms") / 1e3);
+  if (text(worker, "phase") == "member" && !silence(worker).empty()) return silence(worker);
   const double compute = number(worker, "compute_ms");
   if (usual.compute_ms <= 0) return "";
   if (compute >= usual.compute_ms * kSlowFactor) {
@@ -70,7 +79,7 @@ std::string remark(const Json& worker, const Usual& usual) {
   }
   const double waits = number(worker, "data_wait_ms") - usual.data_wait_ms;
   if (waits < usual.step_ms * (kSlowFactor - 1)) return "";
-  return "waits for its data: " + format_number(waits, 1) + " ms a step longer than the others";
+  return "waits for its data: " + format_duration(waits / 1e3) + " a step longer than the others";
 }
 
 // The workers of a program that does not use the library run from their start, and no generation has them.
@@ -81,6 +90,15 @@ bool is_plain(const Json& status) {
 std::string worker_phase(const Json& worker, bool plain) {
   const std::string phase = text(worker, "phase");
   return plain && phase == "starting" ? "running" : phase;
+}
+
+// Of those that are equally slow, and of those that do not train, the status has the order.
+std::vector<const Json*> slowest_first(const Json& workers) {
+  std::vector<const Json*> sorted;
+  for (const Json& worker : workers) sorted.push_back(&worker);
+  std::stable_sort(sorted.begin(), sorted.end(),
+                   [](const Json* a, const Json* b) { return number(*a, "compute_ms") > number(*b, "compute_ms"); });
+  return sorted;
 }
 
 std::string render_workers(const Json& status) {
@@ -94,69 +112,78 @@ std::string render_workers(const Json& status) {
                {"slot", Align::kRight},
                {"phase"},
                {"pid", Align::kRight},
-               {"share", Align::kRight},
+               {"batch", Align::kRight},
                {"step", Align::kRight},
-               {"step ms", Align::kRight},
+               {"step time", Align::kRight},
                {"compute", Align::kRight},
                {"data", Align::kRight},
                {"comm", Align::kRight},
-               {"quiet ms", Align::kRight},
                {""}});
-  for (const Json& worker : workers) {
+  for (const Json* each : slowest_first(workers)) {
+    const Json& worker = *each;
     table.add_row({whole(worker, "rank"), "w" + whole(worker, "id"), text(worker, "host"), whole(worker, "slot"),
                    worker_phase(worker, plain), whole(worker, "pid"), whole(worker, "share"), whole(worker, "step"),
-                   milliseconds(worker, "step_ms"), milliseconds(worker, "compute_ms"),
-                   milliseconds(worker, "data_wait_ms"), milliseconds(worker, "communicate_ms"),
-                   whole(worker, "quiet_ms"), remark(worker, usual)});
+                   duration(worker, "step_ms"), duration(worker, "compute_ms"), duration(worker, "data_wait_ms"),
+                   duration(worker, "communicate_ms"), plain ? "" : remark(worker, usual)});
   }
   return table.empty() ? "" : "\n" + table.render();
 }
 
 std::string render_hosts(const Json& status) {
-  Table table({{"host"},
-               {"phase"},
-               {"workers", Align::kRight},
-               {"slots", Align::kRight},
-               {"warm", Align::kRight},
-               {"quiet ms", Align::kRight}});
+  Table table(
+      {{"host"}, {"phase"}, {"workers", Align::kRight}, {"slots", Align::kRight}, {"warm", Align::kRight}, {""}});
   for (const Json& host : list(status, "hosts")) {
-    table.add_row({text(host, "host"), text(host, "phase"), whole(host, "workers"), whole(host, "slots"),
-                   std::to_string(list(host, "warm").size()), whole(host, "quiet_ms")});
+    const std::string phase = text(host, "phase");
+    const bool is_watched = phase == "up" || phase == "suspect" || phase == "reconnecting" || phase == "draining";
+    table.add_row({text(host, "host"), phase, whole(host, "workers"), whole(host, "slots"),
+                   std::to_string(list(host, "warm").size()), is_watched ? silence(host) : ""});
   }
   return table.empty() ? "" : "\n" + table.render();
 }
 
+std::string counted(double count, const char* one, const char* many) {
+  return format_number(count, 0) + (count == 1 ? one : many);
+}
+
 std::string render_head(const Json& status) {
-  std::string head =
-      text(status, "name") + ": " + text(status, "phase") + ", " + whole(status, "world_size") + " workers";
+  std::string head = text(status, "name") + ": " + text(status, "phase") + ", " +
+                     counted(number(status, "world_size"), " worker", " workers");
   if (number(status, "target_size") != number(status, "world_size"))
     head += " (target " + whole(status, "target_size") + ")";
   if (!is_plain(status)) head += ", generation " + whole(status, "generation");
   return head + ", up " + format_duration(number(status, "uptime_s")) + "\n";
 }
 
+bool is_number(const Json& object, const char* name) {
+  const auto found = object.find(name);
+  return found != object.end() && found->is_number();
+}
+
 std::string render_training(const Json& status) {
   if (number(status, "step") <= 0) return "";
   const double percent = number(status, "epoch_fraction") * 100;
-  return "training: epoch " + format_number(number(status, "epoch") + 1, 0) + " " + format_number(percent, 0) +
-         "%, step " + whole(status, "step") + ", loss " + format_loss(number(status, "loss")) + ", " +
-         format_count(number(status, "samples_per_s")) + " samples/s, batch " + whole(status, "global_batch") +
+  const std::string of = number(status, "epochs") > 0 ? " of " + whole(status, "epochs") : "";
+  const std::string left =
+      is_number(status, "time_left_s") ? ", " + format_duration(number(status, "time_left_s")) + " left" : "";
+  return "training: epoch " + format_number(number(status, "epoch") + 1, 0) + of + " " + format_number(percent, 0) +
+         "%, step " + whole(status, "step") + left + ", loss " + format_loss(number(status, "loss")) + ", " +
+         format_count(number(status, "samples_per_s")) + " samples/s, global batch " + whole(status, "global_batch") +
          ", learning rate x" + format_number(number(status, "learning_rate_factor"), 2) + "\n";
 }
 
 std::string held_of(const Json& status) {
   const auto held = status.find("held");
   if (held == status.end() || !held->is_boolean() || !held->get<bool>()) return "";
-  const bool for_a_time = status.contains("held_left_ms") && status["held_left_ms"].is_number();
   return whole(status, "target_size") + " by a user" +
-         (for_a_time ? " for another " + format_duration(number(status, "held_left_ms") / 1e3) : "") +
+         (is_number(status, "held_left_ms") ? " for another " + format_duration(number(status, "held_left_ms") / 1e3)
+                                            : "") +
          "; `elastictrain resize auto` gives the size back to the policy";
 }
 
 std::string efficiency_of(const Json& status) {
-  if (!status.contains("throughput_efficiency") || !status["throughput_efficiency"].is_number()) return "";
-  return format_number(number(status, "throughput_efficiency"), 2) + ": samples a second of a worker, against " +
-         whole(status, "efficiency_of_size") + (number(status, "efficiency_of_size") > 1 ? " workers" : " worker");
+  if (!is_number(status, "scaling_efficiency")) return "";
+  return format_number(number(status, "scaling_efficiency"), 2) + " against " +
+         counted(number(status, "efficiency_of_size"), " worker", " workers");
 }
 
 std::string cost_of(const Json& status) {
@@ -166,10 +193,8 @@ std::string cost_of(const Json& status) {
   return number(status, "cost") > 0 ? format_number(number(status, "cost"), 2) + " for " + paid : paid;
 }
 
-std::string idle_of(const Json& status) {
-  const bool known = status.contains("last_idle_s") && status["last_idle_s"].is_number();
-  return format_duration(number(status, "idle_s")) + ", the last " +
-         (known ? format_duration(number(status, "last_idle_s")) : "-");
+std::string ago(const Json& object, const char* name) {
+  return is_number(object, name) ? ", " + format_duration(number(object, name)) + " ago" : "";
 }
 
 // "step 400, 12 s ago; 3 failures since: no space left".
@@ -177,22 +202,33 @@ std::string checkpoint_of(const Json& status) {
   const auto found = status.find("checkpoint");
   if (found == status.end() || !found->is_object()) return "";
   const double failures = number(*found, "failures");
-  const bool is_there = found->contains("step") && (*found)["step"].is_number();
+  const bool is_there = is_number(*found, "step");
   if (!is_there && failures < 1) return "";
-  const bool timed = found->contains("age_s") && (*found)["age_s"].is_number();
-  std::string out = is_there ? "step " + whole(*found, "step") : "none yet";
-  if (timed) out += ", " + format_duration(number(*found, "age_s")) + " ago";
+  const std::string out = (is_there ? "step " + whole(*found, "step") : "none yet") + ago(*found, "age_s");
   if (failures < 1) return out;
-  return out + "; " + format_number(failures, 0) + (failures > 1 ? " failures" : " failure") +
-         (is_there ? " since: " : ": ") + text(*found, "reason");
+  return out + "; " + counted(failures, " failure", " failures") + (is_there ? " since: " : ": ") +
+         text(*found, "reason");
 }
 
+// "generation 4: grow from 2 to 3 workers: requested by a user, 12.0 s ago, idle 12.0 ms, 34.0 ms in all changes".
+std::string last_of(const Json& status) {
+  const std::string change = text(status, "last_change");
+  if (change.empty()) return "";
+  std::string out = change + ago(status, "last_change_age_s");
+  if (number(status, "generation") < 2) return out;
+  if (is_number(status, "last_idle_s")) out += ", idle " + format_duration(number(status, "last_idle_s"));
+  return out + ", " + format_duration(number(status, "idle_s")) + " in all changes";
+}
+
+// The last one is told here if other changes have followed.
 std::string recoveries_of(const Json& status) {
   if (number(status, "recoveries") < 1) return "";
-  const bool known = status.contains("last_recovery_idle_s") && status["last_recovery_idle_s"].is_number();
   const std::string why = text(status, "last_recovery");
-  return whole(status, "recoveries") + ", the last" + (why.empty() ? "" : ": " + why) + ", idle " +
-         (known ? format_duration(number(status, "last_recovery_idle_s")) : "-");
+  if (why.empty() || text(status, "last_change").ends_with(why)) return whole(status, "recoveries");
+  return whole(status, "recoveries") + ", the last: " + why +
+         (is_number(status, "last_recovery_idle_s")
+              ? ", idle " + format_duration(number(status, "last_recovery_idle_s"))
+              : "");
 }
 
 // "crash 2 (8 more are tolerated), infrastructure 1".
@@ -200,8 +236,7 @@ std::string failures_of(const Json& status) {
   std::string out;
   for (const Json& failure : list(status, "failures")) {
     out += (out.empty() ? "" : ", ") + text(failure, "class") + " " + whole(failure, "total");
-    const bool limited = failure.contains("limit") && failure["limit"].is_number();
-    if (!limited) continue;
+    if (!is_number(failure, "limit")) continue;
     const double left = std::max(0.0, number(failure, "limit") - number(failure, "within_window"));
     out += " (" + (left > 0 ? format_number(left, 0) + " more" : std::string("no more")) + " are tolerated)";
   }
@@ -218,29 +253,57 @@ std::string cooled_of(const Json& status) {
   return out;
 }
 
+// "w3 on node1, w4 on node1 and 2 more workers to start; node2 to reconnect".
+std::string awaited_of(const Json& status) {
+  std::vector<std::string> starting;
+  for (const Json& worker : list(status, "workers")) {
+    if (text(worker, "phase") == "starting")
+      starting.push_back("w" + whole(worker, "id") + " on " + text(worker, "host"));
+  }
+  if (is_plain(status)) starting.clear();
+  std::string out;
+  for (std::size_t i = 0; i < std::min(starting.size(), kMostNamed); ++i) out += (i > 0 ? ", " : "") + starting[i];
+  if (starting.size() > kMostNamed)
+    out += " and " + counted(static_cast<double>(starting.size() - kMostNamed), " more worker", " more workers");
+  if (!out.empty()) out += " to start";
+  for (const Json& host : list(status, "hosts")) {
+    if (text(host, "phase") == "reconnecting") out += (out.empty() ? "" : "; ") + text(host, "host") + " to reconnect";
+    if (text(host, "phase") == "launching") out += (out.empty() ? "" : "; ") + text(host, "host") + " to answer";
+  }
+  return out;
+}
+
+// What the last change says already is not said twice.
+std::string size_reason_of(const Json& status) {
+  const std::string reason = text(status, "size_reason");
+  return text(status, "last_change").ends_with(": " + reason) ? "" : reason;
+}
+
 }  // namespace
 
 std::string render_status(const Json& status) {
-  std::string out = render_head(status) + render_training(status);
+  std::string out = render_head(status);
   const auto line = [&](const char* title, const std::string& value) {
     if (!value.empty()) out += std::string(title) + value + "\n";
   };
-  line("checkpoint: ", checkpoint_of(status));
-  line("", text(status, "waits"));
-  line("why this size: ", text(status, "size_reason"));
+  line("why this size: ", size_reason_of(status));
   line("held: ", held_of(status));
   if (!text(status, "policy").empty()) {
     line("policy: ", text(status, "policy") + ": " + text(status, "policy_reason"));
   }
-  line("throughput efficiency: ", efficiency_of(status));
+  out += render_training(status);
+  line("scaling efficiency: ", efficiency_of(status));
   line("cost: ", cost_of(status));
-  line("last change: ", text(status, "last_change"));
-  if (number(status, "generation") > 1) line("idle for changes: ", idle_of(status));
-  line("", text(status, "protection"));
+  line("checkpoint: ", checkpoint_of(status));
+  line("last change: ", last_of(status));
   line("failures: ", failures_of(status));
   line("recoveries: ", recoveries_of(status));
+  line("", text(status, "waits"));
+  line("waits for: ", awaited_of(status));
   line("cooling down: ", cooled_of(status));
-  return out + render_workers(status) + render_hosts(status);
+  out += render_workers(status) + render_hosts(status);
+  line("\n", text(status, "protection"));
+  return out;
 }
 
 }  // namespace elastictrain::cli

@@ -1,4 +1,5 @@
-// Purpose: the answer to `status` as text: slow workers, the reason for the size, the last events. Pure.
+// Purpose: the answer to `status` as text: state and size, progress, checkpoint, what happened last, what is waited
+// for, workers (slowest first), hosts. Pure.
 #pragma once
 
 #include <nlohmann/json_fwd.hpp>

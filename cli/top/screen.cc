@@ -63,7 +63,18 @@ struct Drawing {
 
 std::string size_text(const View& view) {
   std::string text = std::to_string(view.world_size) + (view.world_size == 1 ? " worker" : " workers");
-  if (view.target_size != view.world_size) text += ", " + std::to_string(view.target_size) + " desired";
+  if (view.target_size != view.world_size) text += " (target " + std::to_string(view.target_size) + ")";
+  return text;
+}
+
+// What the size brings and costs, and why the run has it.
+std::string costs_text(const View& view) {
+  std::string text;
+  const auto add = [&text](const std::string& part) { text += (text.empty() ? "" : "  ") + part; };
+  if (view.efficiency) add("scaling efficiency " + format_number(*view.efficiency, 2));
+  if (view.recoveries > 0) add("recoveries " + std::to_string(view.recoveries));
+  if (view.cost > 0) add("cost " + format_number(view.cost, 2));
+  if (!view.size_reason.empty()) add("size: " + view.size_reason);
   return text;
 }
 
@@ -74,15 +85,14 @@ void add_head(Drawing& drawing) {
                    drawing.size.columns),
               Look::kReverse);
   if (view.step > 0) {
-    std::string text = "epoch " + format_number(view.epoch + 1, 0) + " " + format_number(100 * view.epoch_fraction, 0) +
-                       "%  step " + std::to_string(view.step) + "  loss " + format_loss(view.loss) + "  " +
-                       format_count(view.samples_per_s) + " samples/s";
-    if (view.efficiency) text += "  efficiency " + format_number(*view.efficiency, 2);
-    if (view.recoveries > 0) text += "  recoveries " + std::to_string(view.recoveries);
-    if (view.cost > 0) text += "  cost " + format_number(view.cost, 2);
+    std::string text = "epoch " + format_number(view.epoch + 1, 0);
+    if (view.epochs > 0) text += " of " + std::to_string(view.epochs);
+    text += " " + format_number(100 * view.epoch_fraction, 0) + "%  step " + std::to_string(view.step) + "  loss " +
+            format_loss(view.loss) + "  " + format_count(view.samples_per_s) + " samples/s";
+    if (view.time_left_s) text += "  " + format_duration(*view.time_left_s) + " left";
     drawing.add(text, Look::kBold);
   }
-  if (!view.size_reason.empty()) drawing.add("size: " + view.size_reason, Look::kWeak);
+  if (const std::string text = costs_text(view); !text.empty()) drawing.add(text, Look::kWeak);
 }
 
 // --- The curve of throughput: each column the mean of its part of the past

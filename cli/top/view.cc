@@ -58,11 +58,14 @@ View view_of(const Json& status) {
   view.generation = whole(status, "generation");
   view.uptime_s = real(status, "uptime_s");
   view.epoch = real(status, "epoch");
+  view.epochs = whole(status, "epochs");
   view.epoch_fraction = real(status, "epoch_fraction");
+  const auto left = status.find("time_left_s");
+  if (left != status.end() && left->is_number()) view.time_left_s = left->get<double>();
   view.step = whole(status, "step");
   view.loss = real(status, "loss");
   view.samples_per_s = real(status, "samples_per_s");
-  const auto efficiency = status.find("throughput_efficiency");
+  const auto efficiency = status.find("scaling_efficiency");
   if (efficiency != status.end() && efficiency->is_number()) view.efficiency = efficiency->get<double>();
   view.cost = real(status, "cost");
   view.worker_seconds = real(status, "worker_seconds");

@@ -40,7 +40,9 @@ struct View {
   std::int64_t generation = 0;
   double uptime_s = 0;
   double epoch = 0;
+  std::int64_t epochs = 0;  // 0: not known
   double epoch_fraction = 0;
+  std::optional<double> time_left_s;
   std::int64_t step = 0;
   double loss = 0;
   double samples_per_s = 0;

@@ -26,6 +26,9 @@ struct RunFigures {
   Step step = 0;
   double loss = 0;
   double samples_per_s = 0;
+  std::optional<double>
+      time_left_s;  // until the program's last step at the present speed; not known without its length
+  std::optional<double> last_change_age_s;  // since the change of `view.last_change` was complete
   double idle_s = 0;  // total time in which no worker made progress because of a change, of all measured changes
   std::optional<double> last_idle_s;  // of the last change; not known before some steps at the new size
   std::uint64_t recoveries = 0;
@@ -37,7 +40,7 @@ struct RunFigures {
   double worker_seconds = 0;  // paid for
   double cost = 0;            // of these, in the unit of the prices
   // Samples a second of a worker, relative to those at the smallest size of the run; nothing at that size.
-  std::optional<double> throughput_efficiency;
+  std::optional<double> scaling_efficiency;
   std::uint32_t smallest_size = 0;
   CheckpointFigures checkpoint;
 };

@@ -154,7 +154,7 @@ Economy Observer::economy() const {
   if (here == step_rates_.end() || here == step_rates_.begin()) return economy;
   const auto& [smallest, rate] = *step_rates_.begin();
   economy.smallest_size = smallest;
-  economy.throughput_efficiency = here->second / size_ / (rate / smallest);
+  economy.scaling_efficiency = here->second / size_ / (rate / smallest);
   return economy;
 }
 

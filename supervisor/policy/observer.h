@@ -42,7 +42,7 @@ struct Economy {
   double worker_seconds = 0;  // paid for, also during idle time
   double cost = 0;            // of these, in the unit of the prices
   // Samples a second of a worker, relative to those at the smallest size of this run; nothing at that size.
-  std::optional<double> throughput_efficiency;
+  std::optional<double> scaling_efficiency;
   std::uint32_t smallest_size = 0;
 };
 

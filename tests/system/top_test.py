@@ -106,7 +106,7 @@ class Top(Case):
             errors = os.path.join(os.path.dirname(screen.socket), "errors")
             screen.do("respawn-pane", "-k", "-t", "top",
                       f"TERM=no-such-terminal {shlex.quote(BINARY)} top {run.name} 2> {errors}; sleep 1000")
-            self.wait_screen(screen, "why this size")
+            self.wait_screen(screen, "last change: ")
             with open(errors) as file:
                 self.assertIn("this machine knows no terminal of the kind TERM=no-such-terminal", file.read())
             self.assert_stops_clean(run)

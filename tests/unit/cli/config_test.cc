@@ -133,6 +133,8 @@ TEST_CASE("an unknown section names the one that was meant") {
 }
 
 TEST_CASE("a wrong unit in a key's name is answered with the right one") {
+  CHECK(contains(bad(from_text("[checkpoint]\nhow_often = 30\n")),
+                 "unknown key \"how_often\" in [checkpoint]; its keys: directory, interval_steps, "));
   CHECK(contains(bad(from_text("[timeouts]\ngrace_s = 30\n")), "did you mean \"grace_ms\" (in milliseconds)?"));
   CHECK(contains(bad(from_text("[timeouts]\ngrace = 30\n")), "did you mean \"grace_ms\""));
   CHECK(contains(bad(from_text("[timeouts]\ngrace_ms = \"30s\"\n")), "write grace_ms = 30000"));

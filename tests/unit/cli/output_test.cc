@@ -19,6 +19,7 @@
 #include "cli/output/log_file.h"
 #include "cli/output/progress.h"
 #include "cli/output/table.h"
+#include "heuristics/duration_text.h"
 #include "tests/support/temporary_directory.h"
 
 using namespace elastictrain;
@@ -101,6 +102,9 @@ TEST_CASE("figures are short") {
   CHECK(format_bytes(1536) == "1.5 KiB");
   CHECK(format_bytes(100'000'000) == "95 MiB");
   CHECK(format_duration(0.0042) == "4.2 ms");
+  for (double seconds = 1e-5; seconds < 1e7; seconds *= 1.07)
+    CHECK(heuristics::duration_text(seconds) == format_duration(seconds));
+  CHECK(heuristics::duration_text(-1) == format_duration(-1));
   CHECK(format_duration(12.34) == "12.3 s");
   CHECK(format_duration(125) == "2m 05s");
   CHECK(format_duration(3720) == "1h 02m");
@@ -240,6 +244,10 @@ TEST_CASE("progress shows epoch, step, loss, speed, size and the last change") {
       render_progress(training(), 200) ==
       "epoch 5 34% | step 1234 | loss 0.4321 | 12.3k samples/s | 3 workers | grew from 2 to 3 because a host appeared");
   CHECK(render_progress_plain(training()) == "progress: " + render_progress(training(), 200));
+  RunFigures figures = training();
+  figures.view.epochs = 9;
+  figures.time_left_s = 754;
+  CHECK(render_progress(figures, 75) == "epoch 5 of 9 34% | step 1234 | loss 0.4321 | 12m 34s left | 3 workers");
 }
 
 TEST_CASE("progress never exceeds the width and keeps what matters longest") {

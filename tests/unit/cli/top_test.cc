@@ -43,14 +43,16 @@ nlohmann::json status_json(int workers) {
                            {"generation", 3},
                            {"uptime_s", 754.0},
                            {"epoch", 2},
+                           {"epochs", 30},
                            {"epoch_fraction", .4},
+                           {"time_left_s", 3720.0},
                            {"step", 1200},
                            {"loss", 0.1234},
                            {"recoveries", 1},
                            {"samples_per_s", 320.0 * workers},
                            {"cost", 12.5},
                            {"size_reason", "a user asked for it"}};
-  status["throughput_efficiency"] = 0.93;
+  status["scaling_efficiency"] = 0.93;
   status["workers"] = nlohmann::json::array();
   status["hosts"] = nlohmann::json::array();
   for (int rank = 0; rank < workers; ++rank)

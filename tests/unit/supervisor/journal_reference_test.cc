@@ -6,6 +6,9 @@
 #include <iterator>
 #include <string>
 
+#include "supervisor/journal_codec.h"
+#include "supervisor/journal_levels.h"
+
 using namespace elastictrain;
 
 TEST_CASE("the committed page of the journal's format is the one that the records give") {
@@ -21,4 +24,12 @@ TEST_CASE("the page names old names and versions") {
   CHECK(page.find("| `target_parents` | list: integer, optional | 2, was `wished_fathers` |") != std::string::npos);
   CHECK(page.find("## plan_updated") != std::string::npos);
   CHECK(page.find("was `reshared`") != std::string::npos);
+}
+
+TEST_CASE("every event that has a level of its own is an event") {
+  int not_usual = 0;
+  for (const RecordFormat& format : journal_format()) {
+    if (level_of_event(format.event) != JournalLevel::kInfo) ++not_usual;
+  }
+  CHECK(not_usual == 28 + 29 + 4 + 1);  // the lists of journal_levels.cc, and a note
 }

@@ -184,18 +184,40 @@ TEST_CASE("the table of a run that is taken over has ranks at once, and process 
 
 TEST_CASE("recoveries are counted with their reason and idle time, as the journal tells them") {
   RecoveryLog log;
-  log.take(core::record::Commit{2, 3, "growing"});
-  log.take(core::record::GenerationComplete{2, protocol::ChangeKind::kGrow});
+  log.take(core::record::Commit{2, 3, "growing"}, 7);
+  log.take(core::record::GenerationComplete{2, protocol::ChangeKind::kGrow}, 7);
   CHECK(log.count() == 0);
-  log.take(core::record::Commit{4, 2, "rank 1 was killed"});
-  log.take(core::record::GenerationComplete{4, protocol::ChangeKind::kRecover});
+  REQUIRE(log.last_change());
+  CHECK(log.last_change()->reason == "growing");
+  log.take(core::record::Commit{4, 2, "rank 1 was killed"}, 7);
+  log.take(core::record::GenerationComplete{4, protocol::ChangeKind::kRecover}, 9.5);
   REQUIRE(log.last());
   CHECK(log.last()->reason == "rank 1 was killed");
   CHECK(!log.last()->idle_s);
-  log.take(core::record::Idle{2, 900});
-  log.take(core::record::Idle{4, 12});
+  CHECK(log.last_change()->reason == "rank 1 was killed");
+  CHECK(log.last_change()->up_s == 9.5);
+  log.take(core::record::Idle{2, 900}, 7);
+  log.take(core::record::Idle{4, 12}, 7);
   CHECK(log.count() == 1);
   CHECK(*log.last()->idle_s == doctest::Approx(0.012));
+}
+
+TEST_CASE("the time that is left follows from the epochs or the steps of the program and the present speed") {
+  protocol::WorkerHeartbeat newest = rank_beat(2, 100);
+  core::RunView run;
+  run.global_batch = 64;
+  CHECK(!time_left_s(newest, run));  // no length
+  run.epochs = 4;
+  run.epoch_samples = 1000;
+  CHECK(!time_left_s(newest, run));  // no speed yet
+  newest.samples_per_s = 100;
+  newest.epoch = 1;
+  newest.epoch_fraction = 0.5;
+  CHECK(*time_left_s(newest, run) == doctest::Approx(25));
+  run.max_steps = 110;
+  CHECK(*time_left_s(newest, run) == doctest::Approx(6.4));
+  newest.step = 200;
+  CHECK(*time_left_s(newest, run) == 0);
 }
 
 TEST_CASE("idle time is the shortest gap of the survivors less a step of the same one") {
