@@ -17,6 +17,7 @@
 #include "train/comm/channel.h"
 #include "train/comm/record_cipher.h"
 #include "train/comm/rendezvous.h"
+#include "train/comm/socket_address.h"
 
 namespace elastictrain::comm::testing::records {
 namespace {
