@@ -115,12 +115,11 @@ void Cluster::hear(Job& job, std::uint64_t lease, const Slots& holds, bool stand
   if (!returned.empty()) write(record::Returned{job.id, returned});
   const Slots still = stands ? book_.stand(job.id, lease) : Slots();
   if (!still.empty()) write(record::Stood{job.id, still});
-  if ((job.to_stand || left_idle_) && !(returned.empty() && still.empty())) {
-    decide_soon(now_s, id_text(job.id) + " has given up slots");
-  }
-  if (job.overdue_reported && !returned.empty()) decide_soon(now_s, "overdue slots are back");
+  const bool gave_up = !returned.empty() || !still.empty();
+  if ((job.to_stand || left_idle_) && gave_up) decide_soon(now_s, id_text(job.id) + " has given up slots");
+  if (job.overdue_reported && gave_up) decide_soon(now_s, "overdue slots are back");
   if (book_.recalled_since(job.id) == kNever) job.overdue_reported = false;
-  if ((!returned.empty() || !still.empty() || was_away != is_away(job)) && !resuming_) settle(now_s);
+  if ((gave_up || was_away != is_away(job)) && !resuming_) settle(now_s);
 }
 
 void Cluster::handle(const Report& event, double now_s) {
