@@ -116,6 +116,7 @@ cluster::ClusterOptions options_of(const ClusterFile& file, const std::string& d
   options.everyone = file.everyone;
   options.say = [](const std::string& text) { std::cerr << "elastictrain cluster: " << text << std::endl; };
   options.probe = probe_run;
+  options.journal_max_bytes = file.journal_max_bytes;
   jobs::Settings& settings = options.settings;
   settings.version = launcher::build_id();
   settings.policy = file.policy;

@@ -137,7 +137,8 @@ class ClusterReader {
                       whole_key("recall_timeout_ms", 100, kMaxMs, to.recall_timeout_ms),
                       whole_key("resume_timeout_ms", 100, kMaxMs, to.resume_timeout_ms),
                       whole_key("join_timeout_ms", 1000, kMaxMs, to.join_timeout_ms),
-                      whole_key("orphan_grace_ms", 1000, kMaxMs, to.orphan_grace_ms)};
+                      whole_key("orphan_grace_ms", 1000, kMaxMs, to.orphan_grace_ms),
+                      whole_key("journal_max_bytes", 4096, 1ULL << 40, to.journal_max_bytes)};
     keys.push_back({"access", "\"owner\" or \"everyone\"", [&to](const toml::node& node) {
                       const auto* value = node.as_string();
                       if (value == nullptr || (value->get() != "owner" && value->get() != "everyone")) return false;

@@ -40,6 +40,7 @@ struct ClusterFile {
   std::uint64_t resume_timeout_ms = 10'000;
   std::uint64_t join_timeout_ms = 300'000;
   std::uint64_t orphan_grace_ms = 120'000;
+  std::uint64_t journal_max_bytes = 64u << 20;
   std::vector<std::string> host_list;
   std::string host_file;
   std::uint64_t host_slots = 1;

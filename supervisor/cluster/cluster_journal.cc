@@ -7,6 +7,7 @@
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
+#include <filesystem>
 #include <utility>
 
 namespace elastictrain::cluster {
@@ -37,24 +38,34 @@ ClusterJournal::~ClusterJournal() {
   ::close(descriptor_);
 }
 
-Status ClusterJournal::read(const Take& take) {
-  std::string text, block(1u << 20, '\0');
+Status ClusterJournal::each_line(const std::function<void(const std::string&)>& use, std::string& rest) const {
+  std::string block(1u << 20, '\0');
   for (off_t at = 0;;) {
     const ssize_t got = ::pread(descriptor_, block.data(), block.size(), at);
     if (got < 0 && errno == EINTR) continue;
     if (got < 0) return Error{ErrorCode::kIo, "cannot read the journal " + path_ + ": " + std::strerror(errno)};
-    if (got == 0) break;
+    if (got == 0) return {};
     at += got;
-    text.append(block.data(), static_cast<std::size_t>(got));
+    rest.append(block.data(), static_cast<std::size_t>(got));
     std::size_t begin = 0;
-    for (std::size_t end = text.find('\n'); end != std::string::npos; end = text.find('\n', begin)) {
-      take_line(text.substr(begin, end - begin), take);
+    for (std::size_t end = rest.find('\n'); end != std::string::npos; end = rest.find('\n', begin)) {
+      use(rest.substr(begin, end - begin));
       begin = end + 1;
     }
-    text.erase(0, begin);
-    if (text.size() > kMaxJournalLine) return Error{ErrorCode::kInvalid, path_ + " is not a cluster's journal"};
+    rest.erase(0, begin);
+    if (rest.size() > kMaxJournalLine) return Error{ErrorCode::kInvalid, path_ + " is not a cluster's journal"};
   }
-  torn_ = !text.empty();
+}
+
+Status ClusterJournal::read(const Take& take) {
+  std::string rest;
+  const auto use = [&](const std::string& line) {
+    bytes_ += line.size() + 1;
+    take_line(line, take);
+  };
+  if (Status done = each_line(use, rest); !done.ok()) return done;
+  torn_ = !rest.empty();
+  bytes_ += rest.size();
   if (torn_) report_("the last line of the journal " + path_ + " was cut off; it is kept");
   if (unreadable_ > 0) report_(std::to_string(unreadable_) + " lines of the journal " + path_ + " cannot be read");
   return {};
@@ -89,6 +100,7 @@ void ClusterJournal::write(const jobs::Record& record, double unix_s, double up_
       return failed(count < 0 ? errno : ENOSPC);
     }
     done += static_cast<std::size_t>(count);
+    bytes_ += static_cast<std::uint64_t>(count);
     torn_ = line[done - 1] != '\n';
   }
   ++sequence_;
@@ -114,6 +126,64 @@ void ClusterJournal::sync() {
   if (!unsynced_) return;
   unsynced_ = false;
   if (::fdatasync(descriptor_) != 0 && errno != EINVAL && errno != EROFS) failed(errno);
+}
+
+Status ClusterJournal::shorten(const std::function<bool(const jobs::Record&)>& needs) {
+  const std::string shorter = path_ + ".new";
+  const int descriptor = ::open(shorter.c_str(), O_RDWR | O_APPEND | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0600);
+  if (descriptor < 0) return Error{ErrorCode::kIo, "cannot write " + shorter + ": " + std::strerror(errno)};
+  Status done = write_shorter(descriptor, needs);
+  if (done.ok()) done = take_place(shorter);
+  if (!done.ok()) {
+    ::close(descriptor);
+    ::unlink(shorter.c_str());
+    return done;
+  }
+  ::close(std::exchange(descriptor_, descriptor));
+  bytes_ = shortened_bytes_ = static_cast<std::uint64_t>(::lseek(descriptor_, 0, SEEK_END));
+  torn_ = false;
+  return {};
+}
+
+// Names of hosts are those that the lines before it gave, as when it is read.
+Status ClusterJournal::write_shorter(int descriptor, const std::function<bool(const jobs::Record&)>& needs) {
+  std::vector<jobs::HostLine> hosts;
+  std::string text, last, rest;
+  const auto use = [&](const std::string& line) {
+    const auto read = is_blank(line) ? std::nullopt : read_journal_line(line, hosts);
+    if (!read) return;
+    if (const auto* named = std::get_if<jobs::record::Hosts>(&read->record)) hosts = named->hosts;
+    const bool needed = needs(read->record);
+    if (needed) text += line + "\n";
+    last = needed ? "" : line;
+  };
+  if (Status done = each_line(use, rest); !done.ok()) return done;
+  if (!last.empty()) text += last + "\n";  // says how far the cluster's clock had come
+  for (std::size_t written = 0; written < text.size();) {
+    const ssize_t count = ::write(descriptor, text.data() + written, text.size() - written);
+    if (count < 0 && errno == EINTR) continue;
+    if (count <= 0) return Error{ErrorCode::kIo, path_ + ".new: " + std::strerror(count < 0 ? errno : ENOSPC)};
+    written += static_cast<std::size_t>(count);
+  }
+  if (::fsync(descriptor) == 0) return {};
+  return Error{ErrorCode::kIo, path_ + ".new: " + std::strerror(errno)};
+}
+
+// At every moment the journal's name is that of a whole one.
+Status ClusterJournal::take_place(const std::string& shorter) {
+  const std::filesystem::path path(path_);
+  const std::string before = (path.parent_path() / (path.stem().string() + ".1" + path.extension().string())).string();
+  ::unlink(before.c_str());
+  const bool kept = ::link(path_.c_str(), before.c_str()) == 0;
+  if (!kept || ::rename(shorter.c_str(), path_.c_str()) != 0) {
+    return Error{ErrorCode::kIo, "cannot shorten the journal " + path_ + ": " + std::strerror(errno)};
+  }
+  const int folder = ::open(path.parent_path().c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  if (folder >= 0) {
+    ::fsync(folder);
+    ::close(folder);
+  }
+  return {};
 }
 
 void ClusterJournal::failed(int error) {

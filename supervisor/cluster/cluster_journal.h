@@ -4,6 +4,9 @@
 // Ownership: owns the descriptor. Thread: the io_context's. Errors: open() says what is wrong; a line that cannot be
 // read is left out and counted; a write that fails (a full disk) is reported once, and failing() says so until it works
 // again.
+//
+// It is shortened when it has become long: lines that say nothing of what is known now are left out. The whole one
+// stays beside it as journal.1.jsonl, until the next time.
 #pragma once
 
 #include <cstdint>
@@ -45,6 +48,10 @@ class ClusterJournal {
   // What was written is on disk when this returns.
   void sync();
   bool failing() const { return failing_; }
+  // Longer than this, and at least half of it was written since it was shortened last.
+  bool is_longer_than(std::uint64_t bytes) const { return bytes_ > bytes && bytes_ / 2 > shortened_bytes_; }
+  // Leaves out the lines whose record is not needed; those that cannot be read, too. On an error it stays as it is.
+  Status shorten(const std::function<bool(const jobs::Record&)>& needs);
   // After a failure: writes an empty line. Returns whether records can be written now.
   bool try_again();
   double last_up_s() const { return last_up_s_; }
@@ -53,7 +60,11 @@ class ClusterJournal {
  private:
   ClusterJournal(std::string path, int descriptor, std::function<void(const std::string&)> report)
       : path_(std::move(path)), descriptor_(descriptor), report_(std::move(report)) {}
+  // Each line without its end; what follows the last one is `rest`.
+  Status each_line(const std::function<void(const std::string&)>& use, std::string& rest) const;
   Status read(const Take& take);
+  Status write_shorter(int descriptor, const std::function<bool(const jobs::Record&)>& needs);
+  Status take_place(const std::string& shorter);
   void take_line(const std::string& line, const Take& take);
   void learn_hosts(const jobs::Record& record);
   void failed(int error);
@@ -64,6 +75,8 @@ class ClusterJournal {
   std::function<void(const std::string&)> report_;
   std::vector<jobs::HostLine> hosts_;
   std::uint64_t sequence_ = 0;
+  std::uint64_t bytes_ = 0;
+  std::uint64_t shortened_bytes_ = 0;  // what was left when it was shortened last
   std::uint64_t unreadable_ = 0;
   std::uint64_t lost_ = 0;
   double last_up_s_ = 0;

@@ -53,6 +53,7 @@ Status ClusterProcess::open() {
       options_.say);
   if (!journal.ok()) return journal.error();
   journal_ = std::move(*journal);
+  journal_most_bytes_ = options_.journal_max_bytes;
   up_before_s_ = journal_->last_up_s();
   start_ = std::chrono::steady_clock::now();
   starter_ = std::make_unique<RunStarter>(io_, place_->directory(), [this](const auto& ended) { give(ended); });
@@ -124,7 +125,19 @@ void ClusterProcess::carry_out(const jobs::Actions& actions) {
   for (const auto& action : actions) {
     if (*alive_) std::visit([this](const auto& one) { act(one); }, action);
   }
+  if (*alive_ && recorded) shorten_journal();
   if (*alive_) arm();
+}
+
+void ClusterProcess::shorten_journal() {
+  if (journal_->failing() || !journal_->is_longer_than(journal_most_bytes_)) return;
+  const Status done = journal_->shorten([this](const jobs::Record& record) { return cluster_->needs(record); });
+  if (done.ok()) {
+    journal_most_bytes_ = options_.journal_max_bytes;
+    return;
+  }
+  options_.say(done.error().message);
+  journal_most_bytes_ *= 2;  // not at every record
 }
 
 void ClusterProcess::arm() {

@@ -28,7 +28,8 @@ namespace elastictrain::cluster {
 struct ClusterOptions {
   std::string name;
   std::string directory;
-  bool everyone = false;  // other users may use it
+  bool everyone = false;                        // other users may use it
+  std::uint64_t journal_max_bytes = 64u << 20;  // above which the journal is shortened
   jobs::Settings settings;
   std::function<void(const std::string&)> say;
   std::function<jobs::Probed(const jobs::Job&)> probe;  // what has become of a run whose connection was lost
@@ -51,6 +52,7 @@ class ClusterProcess {
   void poll_hosts();
   void give(const jobs::Event& event);
   void carry_out(const jobs::Actions& actions);
+  void shorten_journal();
   void arm();
 
   void act(const jobs::Write&) {}
@@ -82,6 +84,7 @@ class ClusterProcess {
   std::unique_ptr<jobs::Cluster> cluster_;
   std::optional<ClusterPlace> place_;
   std::unique_ptr<ClusterJournal> journal_;
+  std::uint64_t journal_most_bytes_ = 0;
   std::unique_ptr<ClusterServer> server_;
   std::unique_ptr<RunStarter> starter_;
   std::set<std::uint64_t> runs_;  // connections of runs

@@ -329,6 +329,25 @@ class Failures(Case):
         self.assertLessEqual(before[0].items(), after.items(), "a healthy worker was restarted")
         cluster.assert_slots_used_once()
 
+    def test_a_journal_that_was_shortened_says_all_that_is_needed(self):
+        cluster = Cluster(self, slots=2, journal_max_bytes=4096).start()
+        cluster.submit("a", 1, 1)
+        workers = cluster.wait_workers("a", 1)
+        whole = os.path.join(cluster.place, "journal.1.jsonl")
+        for number in range(20):
+            cluster.do("submit", "-n", "1", "--name", f"bad-{number}", "--", "/no/such/program")
+            cluster.wait_job(f"bad-{number}", lambda job: job["phase"] == "ended", "the end")
+        wait_until(lambda: os.path.exists(whole), 30, "a shortened journal")
+        before = [(job["name"], job["phase"], job["leased"], job["version"]) for job in cluster.queue()["jobs"]]
+        cluster.kill()
+        cluster.start()
+        cluster.wait_job("a", lambda job: job["phase"] == "joined", "return")
+        after = [(job["name"], job["phase"], job["leased"], job["version"]) for job in cluster.queue()["jobs"]]
+        self.assertEqual(after, before)
+        self.assertEqual(cluster.wait_workers("a", 1), workers, "a healthy worker was restarted")
+        self.assertNotIn("cannot be read", cluster.text())
+        cluster.assert_slots_used_once()
+
     def test_a_supervisor_that_is_killed_is_taken_up(self):
         cluster = Cluster(self, slots=2).start()
         cluster.submit("a", 1, 2)

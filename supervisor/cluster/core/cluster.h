@@ -54,6 +54,8 @@ class Cluster {
 
   // Before begin(): what the journal of the previous process says.
   void recall(const Record& record, double now_s);
+  // Whether a journal without this record would say something else of what is known now.
+  bool needs(const Record& record) const;
   // After the last record. Runs that may be there are given resume_timeout_s to come back.
   Actions begin(double now_s);
   Actions step(const Event& event, double now_s);

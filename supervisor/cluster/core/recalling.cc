@@ -1,5 +1,6 @@
 // What the journal of the previous process says, and the rules that hold at any time.
 #include <algorithm>
+#include <type_traits>
 
 #include "supervisor/cluster/core/cluster.h"
 
@@ -133,6 +134,26 @@ struct Recall {
 void Cluster::recall(const Record& record, double now_s) {
   std::visit(Recall{jobs_, book_, hosts_, lengths_, last_job_, settings_, now_s}, record);
   forget_old();
+}
+
+bool Cluster::needs(const Record& record) const {
+  return std::visit(
+      [&](const auto& one) {
+        using One = std::decay_t<decltype(one)>;
+        if constexpr (std::is_same_v<One, record::Began>) {
+          return false;
+        } else if constexpr (std::is_same_v<One, record::Hosts>) {
+          return true;
+        } else if constexpr (std::is_same_v<One, record::Decided>) {
+          return std::any_of(one.shares.begin(), one.shares.end(), [&](const record::Share& share) {
+            const auto found = jobs_.find(share.job);
+            return found != jobs_.end() && found->second.live();
+          });
+        } else {
+          return jobs_.contains(one.job) || one.job == last_job_;  // no later job has its number
+        }
+      },
+      record);
 }
 
 std::vector<std::string> Cluster::broken_rules() const {

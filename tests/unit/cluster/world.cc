@@ -7,9 +7,36 @@
 namespace elastictrain::jobs::test {
 namespace {
 
+namespace leases = heuristics::leases;
+
 constexpr double kUntilWell_s = 120;
 constexpr double kLimit_s = 6000;
 constexpr double kGrace_s = 15;
+
+std::string text_of(const leases::Slots& slots) {
+  std::string text = " [";
+  for (const auto slot : slots) text += std::to_string(slot.host) + ":" + std::to_string(slot.number) + " ";
+  return text + "]";
+}
+
+// All that a journal says of its jobs.
+std::string text_of(const Cluster& cluster) {
+  std::string text;
+  for (const HostLine& host : cluster.hosts()) text += host.name + ":" + std::to_string(host.slots) + " ";
+  const leases::LeaseBook& book = cluster.book();
+  for (const auto& [id, job] : cluster.jobs()) {
+    text += "\n" + id_text(id) + " " + job.spec.name + " " + name_of(job.phase) + " " + job.why + " " + job.directory;
+    for (const std::uint64_t number :
+         {std::uint64_t{job.share}, std::uint64_t{job.attempt}, std::uint64_t{job.paused}, std::uint64_t{job.resume},
+          static_cast<std::uint64_t>(job.pid), job.samples, static_cast<std::uint64_t>(job.exit_status),
+          std::uint64_t{job.spec.suspends}, static_cast<std::uint64_t>(job.spec.priority), book.lease(id).version,
+          std::uint64_t{book.lease(id).hold}, book.seen(id), std::uint64_t{book.in_use(id)}}) {
+      text += " " + std::to_string(number);
+    }
+    text += text_of(book.lease(id).slots) + text_of(book.owned(id)) + text_of(book.held(id)) + text_of(book.parked(id));
+  }
+  return text + "\n";
+}
 
 }  // namespace
 
@@ -24,6 +51,7 @@ World::World(std::uint64_t seed) : rng_(seed) {
   settings_.join_timeout_s = 30;
   settings_.orphan_grace_s = kGrace_s + 1;
   settings_.suspended_per_slot = chance(0.5) ? whole(1, 3) : 0;
+  settings_.kept_ended = chance(0.5) ? whole(1, 4) : 1000;
   settings_.seed = seed;
   const std::uint32_t limit = chance(0.3) ? whole(2, 5) : kNoLimit;
   settings_.limits = [limit](const Owner&) { return Limits{.slots = limit, .priority = 5}; };
@@ -79,13 +107,26 @@ std::string World::left_over() const {
 // --- The cluster process
 
 void World::start_cluster() {
-  cluster_ = std::make_unique<Cluster>(settings_);
-  for (const Record& record : journal_) cluster_->recall(record, now_s_);
+  cluster_ = recalled();
+  if (chance(0.5)) shorten_journal();
   carry_out(cluster_->begin(now_s_));
   give(HostsChanged{hosts_});
   for (std::size_t place = 0; place < runs_.size(); ++place) {
     if (runs_[place].alive) later(uniform(0, settings_.resume_timeout_s * 1.3), [this, place] { connect(place); });
   }
+}
+
+std::unique_ptr<Cluster> World::recalled() const {
+  auto cluster = std::make_unique<Cluster>(settings_);
+  for (const Record& record : journal_) cluster->recall(record, now_s_);
+  return cluster;
+}
+
+// What is left of the journal says the same.
+void World::shorten_journal() {
+  std::erase_if(journal_, [&](const Record& record) { return !cluster_->needs(record); });
+  const std::string whole = text_of(*cluster_), shorter = text_of(*recalled());
+  if (whole != shorter) fail("the journal says\n" + whole + "and shortened\n" + shorter);
 }
 
 void World::kill_cluster() {

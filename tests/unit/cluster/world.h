@@ -1,7 +1,7 @@
 // Purpose: one simulated cluster: the real state machine, stand-ins of runs, messages that take time, a journal that
 // outlives the cluster process, and seeded faults until a time from which on all is well. Checked after every event:
 // the rules of the state machine, that no slot has processes of two runs, that versions only rise, that a lease is in
-// the journal before it is sent. Checked at the end: every job has ended.
+// the journal before it is sent, that a shortened journal says the same. Checked at the end: every job has ended.
 #pragma once
 
 #include <cstdint>
@@ -46,6 +46,8 @@ class World {
 
   // The cluster process.
   void start_cluster();
+  std::unique_ptr<Cluster> recalled() const;
+  void shorten_journal();
   void kill_cluster();
   void give(const Event& event);
   void carry_out(const Actions& actions);

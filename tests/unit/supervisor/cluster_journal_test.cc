@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "tests/support/contains.h"
 #include "tests/support/temporary_directory.h"
 
 namespace elastictrain::cluster {
@@ -56,6 +57,65 @@ TEST_CASE("a journal whose disk was full is written again once there is space, w
   };
   REQUIRE(ClusterJournal::open(path, take, say).ok());
   CHECK(read == std::vector<jobs::JobId>{1, 3});
+}
+
+TEST_CASE("a long journal is shortened to what is needed, and the whole one stays beside it") {
+  using namespace jobs::record;
+  const test::TemporaryDirectory directory;
+  const std::string path = directory.file("journal.jsonl"), whole = directory.file("journal.1.jsonl");
+  const auto silent = [](const std::string&) {};
+  std::vector<jobs::Record> read;
+  const auto take = [&](const jobs::Record& record, double) { read.push_back(record); };
+  {
+    auto journal = ClusterJournal::open(path, take, silent);
+    REQUIRE(journal.ok());
+    (*journal)->write(Hosts{{{"h1", 2}}}, 1, 1);
+    (*journal)->write(Leased{1, 1, {{0, 1}}, "", false}, 2, 2);
+    (*journal)->write(Hosts{{{"h1", 2}, {"h2", 1}}}, 3, 3);
+    (*journal)->write(Leased{2, 1, {{1, 0}}, "", false}, 4, 4);
+    (*journal)->write(Lost{1}, 5, 5);
+    const std::uint64_t before = std::filesystem::file_size(path);
+    CHECK((*journal)->is_longer_than(before - 1));
+    const auto needs = [](const jobs::Record& record) {
+      const auto* const lease = std::get_if<Leased>(&record);
+      return std::holds_alternative<Hosts>(record) || (lease != nullptr && lease->job == 2);
+    };
+    REQUIRE((*journal)->shorten(needs).ok());
+    CHECK(std::filesystem::file_size(whole) == before);
+    CHECK(std::filesystem::file_size(path) < before);
+    // Shortening again would gain little.
+    CHECK_FALSE((*journal)->is_longer_than(std::filesystem::file_size(path) - 1));
+    (*journal)->write(Lost{2}, 6, 6);
+  }
+  auto again = ClusterJournal::open(path, take, silent);
+  REQUIRE(again.ok());
+  CHECK((*again)->unreadable() == 0);
+  CHECK((*again)->last_up_s() == 6);
+  REQUIRE(read.size() == 5);  // the last line before it was shortened is among them, for its time
+  CHECK(std::get<Leased>(read[2]).slots == jobs::Slots{{1, 0}});
+  CHECK(std::get<Lost>(read[3]).job == 1);
+  CHECK(std::get<Lost>(read[4]).job == 2);
+}
+
+TEST_CASE("a journal that cannot be shortened stays as it is") {
+  const test::TemporaryDirectory directory;
+  const std::string path = directory.file("journal.jsonl");
+  std::vector<jobs::Record> read;
+  const auto take = [&](const jobs::Record& record, double) { read.push_back(record); };
+  const auto all = [](const jobs::Record&) { return true; };
+  auto journal = ClusterJournal::open(path, take, [](const std::string&) {});
+  REQUIRE(journal.ok());
+  for (const jobs::JobId job : {1, 2, 3}) (*journal)->write(jobs::record::Lost{job}, 1, 1);
+  {
+    const LargestFile full(std::filesystem::file_size(path) / 2);
+    const Status done = (*journal)->shorten(all);
+    REQUIRE_FALSE(done.ok());
+    CHECK(test::contains(done.error().message, path));
+  }
+  CHECK_FALSE(std::filesystem::exists(path + ".new"));
+  (*journal)->write(jobs::record::Lost{4}, 1, 1);
+  REQUIRE(ClusterJournal::open(path, take, [](const std::string&) {}).ok());
+  CHECK(read.size() == 4);
 }
 
 TEST_CASE("what was measured of a job is in the record of its end, for simulations of the same jobs") {
