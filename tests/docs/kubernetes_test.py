@@ -20,8 +20,8 @@ except ImportError:
     print("skipped: no python3-kubernetes (scripts/setup.sh test installs it)")
     sys.exit(77)
 
-MODELS = {"Service": "V1Service", "ConfigMap": "V1ConfigMap", "Job": "V1Job",
-          "PersistentVolumeClaim": "V1PersistentVolumeClaim"}
+MODELS = {"Service": "V1Service", "ConfigMap": "V1ConfigMap", "Job": "V1Job", "ServiceAccount": "V1ServiceAccount",
+          "Role": "V1Role", "RoleBinding": "V1RoleBinding", "PersistentVolumeClaim": "V1PersistentVolumeClaim"}
 
 
 def problems(model_name, value, place):
@@ -53,11 +53,23 @@ def problems_of(kind, content, place):
     return [] if wanted is None or isinstance(content, wanted) else [f"{place}: {content!r} is not {kind}"]
 
 
+def read_manifests(name):
+    with open(os.path.join(PROJECT, "scripts/k8s", name)) as file:
+        return {manifest["kind"]: manifest for manifest in yaml.safe_load_all(file)}
+
+
+def dry_run(config_text):
+    with tempfile.TemporaryDirectory() as directory:
+        path = os.path.join(directory, "train.toml")
+        with open(path, "w") as file:
+            file.write(config_text)
+        return subprocess.run([BINARY, "run", path, "--dry-run"], capture_output=True, text=True, timeout=60)
+
+
 class Manifests(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
-        with open(os.path.join(PROJECT, "scripts/k8s/train.yaml")) as file:
-            cls.manifests = {manifest["kind"]: manifest for manifest in yaml.safe_load_all(file)}
+        cls.manifests = read_manifests("train.yaml")
         cls.config_text = cls.manifests["ConfigMap"]["data"]["train.toml"]
         cls.config = tomllib.loads(cls.config_text)
         cls.job = cls.manifests["Job"]["spec"]
@@ -94,11 +106,45 @@ class Manifests(unittest.TestCase):
         self.assertLessEqual(self.config["workers"]["max"], self.job["completions"] * self.config["hosts"]["slots"])
 
     def test_the_binary_accepts_the_configuration(self):
-        with tempfile.TemporaryDirectory() as directory:
-            path = os.path.join(directory, "train.toml")
-            with open(path, "w") as file:
-                file.write(self.config_text)
-            done = subprocess.run([BINARY, "run", path, "--dry-run"], capture_output=True, text=True, timeout=60)
+        done = dry_run(self.config_text)
+        self.assertEqual(done.returncode, 0, done.stderr)
+
+
+class HeadAndHelpers(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.head, cls.helper = read_manifests("head.yaml"), read_manifests("helper.yaml")
+        cls.config_text = cls.head["ConfigMap"]["data"]["train.toml"]
+
+    def test_every_field_is_one_of_the_api(self):
+        for manifests in (self.head, self.helper):
+            for kind, manifest in manifests.items():
+                self.assertEqual(problems(MODELS[kind], manifest, kind), [])
+
+    def test_the_head_may_do_what_its_run_does(self):
+        allowed = {(resource, verb) for rule in self.head["Role"]["rules"] for resource in rule["resources"]
+                   for verb in rule["verbs"]}
+        self.assertLessEqual({("pods/exec", "create"), ("pods", "list"), ("jobs", "create"), ("jobs", "delete")}, allowed)
+        pod = self.head["Job"]["spec"]["template"]["spec"]
+        self.assertEqual(pod["serviceAccountName"], self.head["ServiceAccount"]["metadata"]["name"])
+        self.assertEqual({one["name"] for one in pod["containers"][0]["env"]} & {"HEAD_POD", "HEAD_UID"}, {"HEAD_POD", "HEAD_UID"})
+
+    def test_all_pods_have_more_grace_than_the_run(self):
+        grace_ms = tomllib.loads(self.config_text)["timeouts"]["grace_ms"]
+        for manifests in (self.head, self.helper):
+            pod = manifests["Job"]["spec"]["template"]["spec"]
+            self.assertGreater(pod["terminationGracePeriodSeconds"] * 1000, grace_ms)
+
+    def test_the_scripts_are_where_the_configuration_names_them(self):
+        with open(os.path.join(PROJECT, "scripts/k8s/Containerfile.head")) as file:
+            copied = re.search(r"^COPY (.*) (/\S+)/$", file.read(), re.M)
+        files, folder = copied[1].split(), copied[2]
+        for script in ("expand", "shrink"):
+            self.assertEqual(tomllib.loads(self.config_text)["hosts"][script], f"{folder}/{script}.sh")
+        self.assertEqual(files, ["expand.sh", "shrink.sh", "helper.yaml"])
+
+    def test_the_binary_accepts_the_configuration(self):
+        done = dry_run(self.config_text)
         self.assertEqual(done.returncode, 0, done.stderr)
 
 
