@@ -32,7 +32,7 @@ class ElasticStrategy(Strategy):
         super().__init__(accelerator=accelerator, checkpoint_io=checkpoint_io, precision_plugin=precision_plugin)
         if not script.is_initialized:
             _patches.install()
-            script.is_initialized = True
+            script.is_initialized = script.finishes_at_exit = True
         self._trainer: Any = None
         self._follow(script.rank)
 
