@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <map>
 #include <optional>
 #include <utility>
 #include <vector>
@@ -9,6 +10,7 @@
 #include "heuristics/autoscale/change_detector.h"
 #include "heuristics/autoscale/format_text.h"
 #include "heuristics/autoscale/objective.h"
+#include "heuristics/autoscale/parts_estimate.h"
 #include "heuristics/autoscale/search.h"
 #include "heuristics/autoscale/smoothing.h"
 #include "heuristics/autoscale/step_parts.h"
@@ -54,7 +56,9 @@ struct SearchState {
   std::uint32_t settled_size = 0;
   std::uint32_t settled_max = 0;
   ChangeDetector detector;
-  StepParts parts;              // while nothing was off
+  StepParts parts;  // while nothing was off
+  std::map<std::uint32_t, StepParts> size_parts;
+  StepParts waiting_parts;      // at the present size while more workers are starting
   StepParts changed_parts;      // since the detector reported a change
   Interval changed;             // the same steps; without any: no change is reported
   std::uint32_t guess = 0;      // what may be best after a change that was not alike for all sizes; 0: none
@@ -103,6 +107,7 @@ class SearchPolicy : public PerJobPolicy<SearchState> {
            decision);
     } else if (job.changing) {
       decision.reason = {kChanging, format_text("on the way from %u to %u workers", job.workers, job.target), {}};
+      if (no_longer_pays(view, job, limits, state)) take_back(job, state, decision);
     } else {
       search(view, job, limits, state, decision);
     }
@@ -113,6 +118,7 @@ class SearchPolicy : public PerJobPolicy<SearchState> {
   void observe(const ClusterView& view, const JobView& job, SearchState& state) const {
     if (state.began && !same(state.batch, job.batch)) {
       state.table.forget();
+      state.size_parts.clear();
       state.settled = false;
     }
     state.began = true;
@@ -124,6 +130,7 @@ class SearchPolicy : public PerJobPolicy<SearchState> {
       }
     }
     if (state.settled && job.workers == state.settled_size && !job.changing) watch_parts(job, state);
+    add_parts(job, state);
     if (state.asked == job.workers && state.asked != 0 && steps_at(state, job.workers) >= kMinSteps) {
       const double took = view.now_s - state.asked_s;
       state.probe_s = state.probe_s > 0 ? (state.probe_s + took) / 2 : took;
@@ -135,6 +142,15 @@ class SearchPolicy : public PerJobPolicy<SearchState> {
       state.asked = 0;
     }
     if (state.ceiling != 0 && view.now_s >= state.ceiling_until_s) state.ceiling = 0;
+  }
+
+  // The members' figures are means over all steps since the last view, which may be of two sizes.
+  static void add_parts(const JobView& job, SearchState& state) {
+    if (!job.changing) state.waiting_parts.clear();
+    const bool is_of_present = std::all_of(job.intervals.begin(), job.intervals.end(),
+                                           [&](const Interval& interval) { return interval.workers == job.workers; });
+    if (!is_of_present) return;
+    (job.changing ? state.waiting_parts : state.size_parts[job.workers]).add(job);
   }
 
   void watch(const Interval& interval, SearchState& state) const {
@@ -171,6 +187,7 @@ class SearchPolicy : public PerJobPolicy<SearchState> {
 
   SearchLimits limits_of(const ClusterView& view, const JobView& job, const SearchState& state) const {
     SearchLimits limits;
+    limits.batch = job.batch;
     limits.min = std::max(job.min_workers, 1U);
     limits.max = std::min(job.max_workers, max_workers(job.batch));
     if (job.reachable != 0) limits.max = std::min(limits.max, job.reachable);
@@ -210,9 +227,43 @@ class SearchPolicy : public PerJobPolicy<SearchState> {
     std::vector<Measured> all;
     for (std::size_t i = 0; i < rates.size(); ++i) {
       const std::uint32_t workers = rates[i].workers;
-      all.push_back({workers, smooth[i].value, value(workers, smooth[i].value), smooth[i].deviation});
+      Measured size{workers, smooth[i].value, value(workers, smooth[i].value), smooth[i].deviation};
+      const auto parts = state.size_parts.find(workers);
+      if (parts != state.size_parts.end() && parts->second.has_compute()) {
+        size.parts = parts_of(limits.batch, workers, size.log_rate, parts->second.rest_share());
+      }
+      all.push_back(size);
     }
     return all;
+  }
+
+  // If the steps change while the workers of a larger size start, those may no longer pay. What has begun costs half.
+  bool no_longer_pays(const ClusterView& view, const JobView& job, SearchLimits limits,
+                      const SearchState& state) const {
+    const bool is_probe = !state.settled && !state.follows_change && state.asked == job.target;
+    const auto before = state.size_parts.find(job.workers);
+    if (!is_probe || job.target <= job.workers || before == state.size_parts.end()) return false;
+    if (state.waiting_parts.steps() < kEnoughSteps) return false;
+    const double changed = unevenness(before->second, state.waiting_parts);
+    if (!std::isfinite(changed) || changed < kUneven) return false;
+    const Objective value = objective(view, job);
+    auto sizes = measured(state, value, limits);
+    const auto here =
+        std::find_if(sizes.begin(), sizes.end(), [&](const Measured& size) { return size.workers == job.workers; });
+    if (here == sizes.end()) return false;
+    here->parts = parts_of(limits.batch, job.workers, here->log_rate, state.waiting_parts.rest_share());
+    limits.least /= 2;
+    limits.probe_s /= 2;
+    const auto probe = next_probe(sizes, value, limits);
+    return !probe || probe->workers <= job.workers;
+  }
+
+  static void take_back(const JobView& job, SearchState& state, JobDecision& decision) {
+    state.size_parts[job.workers] = state.waiting_parts;
+    state.asked = 0;
+    decision.workers = job.workers;
+    decision.reason = {
+        "taken_back", format_text("steps of %u workers now say that %u would not pay", job.workers, job.target), {}};
   }
 
   void search(const ClusterView& view, const JobView& job, const SearchLimits& limits, SearchState& state,
@@ -343,9 +394,11 @@ class SearchPolicy : public PerJobPolicy<SearchState> {
       state.moves = 0;
       state.guess = guess(job, limits, value, state);
       state.table.forget();
+      state.size_parts.clear();
     }
     state.table.forget(state.settled_size);
     state.table.add(state.changed);
+    state.size_parts[state.settled_size] = state.changed_parts;
     watch_from(log_rate, static_cast<double>(state.changed.steps), state);
   }
 

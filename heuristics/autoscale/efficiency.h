@@ -4,8 +4,9 @@
 //
 // Differences from Or et al. 2020 (policy "or"): sizes are doubled and the gaps are then narrowed, instead of using a
 // fixed step. A verdict is given when noise allows it, after five steps if the difference is clear. A size is tried
-// only if its possible gain until the end of the job exceeds the cost of trying it. Once settled, only a change of the
-// job's own behaviour or limits starts a new search.
+// only if its possible gain until the end of the job exceeds the cost of trying it. If the steps change while its
+// workers start and that no longer holds, it is given up. Once settled, only a change of the job's own behaviour or
+// limits starts a new search.
 #pragma once
 
 #include "heuristics/policy/policy.h"

@@ -11,7 +11,8 @@ namespace {
 constexpr double kFirstMeanAbove = 0.6;  // the user's size is more often too small than too large
 constexpr double kFirstMeanBelow = 0.5;
 constexpr double kFirstDeviation = 0.35;
-constexpr double kBehindCliff = 0.7;  // the mean when the job extends from one host to several
+constexpr double kBoundDeviation = 0.2;  // of an efficiency that is expected to reach its bound
+constexpr double kBehindCliff = 0.7;     // the mean when the job extends from one host to several
 constexpr double kDeviation = 0.15;
 constexpr double kDeviationWeight = 2;  // as a number of observed deviations
 constexpr double kPath = 0.7;           // sizes between two known ones deviate less by this factor
@@ -101,12 +102,23 @@ class Search {
     double mean =
         world.size() == 1 && !one_.empty() && !crosses && &world == &several_ ? kBehindCliff : kFirstMeanAbove;
     double deviation = kFirstDeviation;
+    obey_bound(last.workers, next, mean, deviation);
     if (!crosses && world.size() > 1) {
       mean = beyond(world, static_cast<double>(next) / last.workers);
       deviation = deviation_;
     }
     const double far = distance(last.workers, next);
     offer(next, last.log_rate + mean * far, deviation * far);
+  }
+
+  // Once two sizes are measured, they say more.
+  void obey_bound(std::uint32_t from, std::uint32_t to, double& mean, double& deviation) const {
+    const auto& parts = measured_.front().parts;
+    if (measured_.size() > 1 || !parts) return;
+    const double bound = efficiency_bound(limits_.batch, *parts, from, to);
+    if (bound >= mean) return;
+    mean = bound;
+    deviation = kBoundDeviation;
   }
 
   void below() {
@@ -123,6 +135,7 @@ class Search {
     const auto& world = several_hosts(first.workers) ? several_ : one_;
     double mean = kFirstMeanBelow;
     double deviation = crosses || world.size() < 2 ? kFirstDeviation : deviation_;
+    obey_bound(next, first.workers, mean, deviation);
     if (world.size() > 1) mean = below(world, static_cast<double>(first.workers) / next);
     const double far = distance(next, first.workers);
     offer(next, first.log_rate - mean * far, deviation * far);

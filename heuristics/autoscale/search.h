@@ -2,8 +2,9 @@
 //
 // Between and beyond the measured sizes throughput is expected to follow smooth saturation (t = a/k + b for a step of
 // one batch), with an uncertainty that is small at first and grows with the surprises so far: real curves also have
-// cliffs (a second host, a slower link) after which they rise again. A size is measured if its expected improvement
-// over the best one, for the rest of the job, exceeds the cost of trying it.
+// cliffs (a second host, a slower link) after which they rise again. Around the first size no more is expected than the
+// parts of its steps allow (parts_estimate.h). A size is measured if its expected improvement over the best one, for
+// the rest of the job, exceeds the cost of trying it.
 //
 // Pure.
 #pragma once
@@ -13,6 +14,8 @@
 #include <vector>
 
 #include "heuristics/autoscale/objective.h"
+#include "heuristics/autoscale/parts_estimate.h"
+#include "heuristics/batch_plan.h"
 
 namespace elastictrain::heuristics {
 
@@ -21,9 +24,11 @@ struct Measured {
   double log_rate = 0;
   double value = 0;      // of the objective
   double deviation = 0;  // of both
+  std::optional<SizeParts> parts = {};
 };
 
 struct SearchLimits {
+  BatchRule batch = {};
   std::uint32_t min = 1;  // workers
   std::uint32_t max = 1;
   std::uint32_t host_slots = 1;  // of the largest host

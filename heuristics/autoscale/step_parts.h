@@ -19,6 +19,8 @@ class StepParts {
   bool is_known() const { return steps_ > 0 && compute_s_ > 0 && compute_s_ < step_s_; }
   double compute_s() const { return compute_s_; }
   double rest_s() const { return step_s_ - compute_s_; }
+  bool has_compute() const { return steps_ > 0 && compute_s_ > 0; }
+  double rest_share() const { return compute_s_ < step_s_ ? 1 - compute_s_ / step_s_ : 0; }  // of a step
 
  private:
   double steps_ = 0;

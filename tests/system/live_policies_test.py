@@ -1,6 +1,8 @@
 """Each policy on a real run whose speed is known: it ends at the right size or batch, in few changes; a user's size holds."""
 
+import os
 import re
+import tempfile
 
 import harness
 from harness import Case, Run, job, pause, synthetic, wait_until
@@ -49,6 +51,21 @@ class LivePolicies(Case):
 
     def test_efficiency_grows_to_all_slots_of_a_job_that_scales(self):
         self.assert_reaches_size("efficiency", 3, 4)
+
+    def test_a_growth_whose_workers_still_start_is_taken_back_once_it_no_longer_pays(self):
+        """Four workers share the samples of a step that takes two 17 ms. While two more start, the exchange comes to take 200 ms."""
+        trainer = synthetic(**LINEAR, startup_delay_ms=12_000, exchange_us=["1:0", "2:1000", "4:1000"])
+        slots = config("efficiency", workers=(2, 2, 4), trainer=trainer)
+        slots["batch"]["max_global"] = 32
+        with tempfile.TemporaryDirectory(prefix="et-slow-") as slow:
+            with Run(slots, arguments=["-x", f"ELASTICTRAIN_SLOW_DIR={slow}"]) as run:
+                run.wait_event("decided", timeout=60, workers=4)
+                with open(os.path.join(slow, "exchange"), "w") as file:
+                    file.write("200\n")
+                run.wait_event("decided", timeout=60, code="taken_back", workers=2)
+                status = run.wait_status(lambda s: s["phase"] == "running" and s["world_size"] == 2, 60, "two workers")
+                self.assertEqual(status["generation"], 1, "nobody joined")
+                self.assert_holds(run, 0)
 
     def test_cost_takes_all_slots_where_time_is_dear(self):
         self.assert_reaches_size("cost", 3, 4, utility="linear:1000000,3600", price_per_worker_hour=1)

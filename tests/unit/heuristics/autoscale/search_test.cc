@@ -88,6 +88,24 @@ TEST_CASE("shortly before the end nothing is tried any more") {
   CHECK_FALSE(next_probe(one, value, limits));
 }
 
+// A batch of 1120 samples that the workers share: 28 have 40 each. With 90 % of a step in the exchange, c = 0.1 t/40
+// and r = 0.9 t: 56 workers take 0.95 t, an efficiency of at most ln(1/0.95)/ln 2 = 0.07; 14 take 1.1 t, 0.14.
+TEST_CASE("what the parts of a step say bounds what is expected of sizes around the first one") {
+  const auto value = efficiency_objective(0.1);
+  const double rate = std::log(100.0);
+  std::vector<Measured> sizes{{28, rate, value(28, rate)}};
+  SearchLimits limits = up_to(60);
+  limits.batch.per_worker = 40;
+  limits.batch.max_global = 1120;
+  const auto unbounded = next_probe(sizes, value, limits);
+  REQUIRE(unbounded);
+  sizes[0].parts = parts_of(limits.batch, 28, rate, 0.9);
+  const auto bounded = next_probe(sizes, value, limits);
+  CHECK((!bounded || bounded->improvement < unbounded->improvement / 2));
+  sizes[0].parts = parts_of(limits.batch, 28, rate, 0.05);  // a bound above what is expected anyway
+  CHECK(next_probe(sizes, value, limits)->improvement == doctest::Approx(unbounded->improvement));
+}
+
 // x = a/(kb) = 13.7 for efficiency 0.95 over a doubling, since (2x+1)/(x+1) = 2^0.95; the next doubling gains
 // (x+1)/(x/2+1) = 1.873: 0.905.
 TEST_CASE("smooth saturation continues as t = a/k + b") {

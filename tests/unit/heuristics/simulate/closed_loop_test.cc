@@ -81,6 +81,37 @@ TEST_CASE("the same seed gives the same run, another one another") {
   CHECK(run_closed_loop(*efficiency, talk(), from(4, 6)).job_s != first.job_s);
 }
 
+// Steps of a batch of 32 samples that the workers share: 32 ms of computation of one worker, and an exchange.
+ThroughputCurve with_exchange(double exchange_s) {
+  std::vector<std::pair<std::uint32_t, double>> points{{1, 1000}};
+  for (std::uint32_t workers = 2; workers <= 4; ++workers) {
+    points.emplace_back(workers, 32 / (0.032 / workers + exchange_s));
+  }
+  return ThroughputCurve(points);
+}
+
+// Two workers: 17 ms, four: 9 ms, an efficiency of 0.92. With an exchange of 200 ms: 216 and 208 ms, 0.05.
+TEST_CASE("a growth whose workers still start is taken back once it no longer pays") {
+  JobModel model;
+  model.curve = with_exchange(0.001);
+  model.later = with_exchange(0.2);
+  model.batch.per_worker = 16;
+  model.batch.max_global = 32;
+  model.min_workers = 2;
+  model.max_workers = 4;
+  model.cold_start_s = 60;
+  model.samples_total = 1e6;
+  model.end_is_known = false;
+  const auto settings = from(2);
+  const auto unchanged = run_closed_loop(*policy("efficiency"), model, settings);
+  REQUIRE(!unchanged.changes.empty());
+  CHECK(unchanged.changes.front().to == 4);
+  model.later_from_s = unchanged.changes.front().asked_s + 10;
+  auto until_they_would_have_joined = settings;
+  until_they_would_have_joined.longest_s = model.later_from_s + model.cold_start_s;
+  CHECK(run_closed_loop(*policy("efficiency"), model, until_they_would_have_joined).changes.empty());
+}
+
 TEST_CASE("efficiency finds the knee of the talk's curve from everywhere, and stays") {
   const auto loss = efficiency_loss(0.5);
   double regret = 0;
