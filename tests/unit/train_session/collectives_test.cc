@@ -94,18 +94,44 @@ struct Round {
   std::int64_t part = 0;
 };
 
-// In every step; checked when it is committed, unless a rank was lost in it.
-TestWorkerOptions with_collectives_in_steps() {
-  TestWorkerOptions options;
-  const auto round = std::make_shared<std::optional<Round>>();
-  options.in_step = [round](Session& session, std::uint64_t) {
-    round->emplace(session);
-    (*round)->share(session);
+// The ranks with which a step's collectives were called. A loss repeats a step's calls as they were made: workers that
+// had begun the step before it called with the ranks of then, others with those of now.
+struct Callers {
+  explicit Callers(Session& session)
+      : mine{session.rank(), session.world_size()}, all(std::size_t{2} * session.world_size()) {}
+  void share(Session& session) { session.all_gather(mine.data(), sizeof mine, all.data()); }
+  bool agree() const {
+    for (std::uint32_t i = 0; i < mine[1]; ++i) {
+      if (all[2 * i] != i || all[2 * i + 1] != mine[1]) return false;
+    }
+    return true;
+  }
+  std::array<std::uint32_t, 2> mine;
+  std::vector<std::uint32_t> all;
+};
+
+// In every step; checked when it is committed, if its ranks were those of one membership.
+template <class Values>
+TestWorkerOptions with_values_in_steps() {
+  struct InStep {
+    explicit InStep(Session& session) : callers(session), values(session) {
+      callers.share(session);
+      values.share(session);
+    }
+    Callers callers;
+    Values values;
   };
-  options.between_steps = [round](Session& session, std::uint64_t) {
-    if (session.world_size() >= (*round)->ranks) (*round)->check();
+  TestWorkerOptions options;
+  const auto step = std::make_shared<std::optional<InStep>>();
+  options.in_step = [step](Session& session, std::uint64_t) { step->emplace(session); };
+  options.between_steps = [step](Session&, std::uint64_t) {
+    if ((*step)->callers.agree()) (*step)->values.check();
   };
   return options;
+}
+
+TestWorkerOptions with_collectives_in_steps() {
+  return with_values_in_steps<Round>();
 }
 
 // Notes how often a loss ended them.
@@ -182,16 +208,7 @@ struct Groups {
 };
 
 TestWorkerOptions with_groups_in_steps() {
-  TestWorkerOptions options;
-  const auto groups = std::make_shared<std::optional<Groups>>();
-  options.in_step = [groups](Session& session, std::uint64_t) {
-    groups->emplace(session);
-    (*groups)->share(session);
-  };
-  options.between_steps = [groups](Session& session, std::uint64_t) {
-    if (session.world_size() >= (*groups)->ranks) (*groups)->check();
-  };
-  return options;
+  return with_values_in_steps<Groups>();
 }
 
 // One more worker joins, then only two of them stay.
