@@ -26,8 +26,7 @@ struct RunFigures {
   Step step = 0;
   double loss = 0;
   double samples_per_s = 0;
-  std::optional<double>
-      time_left_s;  // until the program's last step at the present speed; not known without its length
+  std::optional<double> time_left_s;        // at the present speed; not known without the program's length
   std::optional<double> last_change_age_s;  // since the change of `view.last_change` was complete
   double idle_s = 0;  // total time in which no worker made progress because of a change, of all measured changes
   std::optional<double> last_idle_s;  // of the last change; not known before some steps at the new size
