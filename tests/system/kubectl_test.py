@@ -92,7 +92,7 @@ elif words[:2] == ["exec", "-i"] and words[3] == "--":
     if not jobs:
         os.execv({plain!r}, [{plain!r}, *words])
     process_1 = str(jobs[0]["process_1"])
-    done = subprocess.run(["nsenter", "--target", process_1, "--pid", "--mount", "--net", "--", "setsid", *words[4:]])
+    done = subprocess.run(["nsenter", "--target", process_1, "--pid", "--mount", "--root", "--net", "--", "setsid", *words[4:]])
     sys.exit(done.returncode if done.returncode >= 0 else 128 - done.returncode)
 else:
     sys.exit(f"error: unknown command line: {{words}}")
