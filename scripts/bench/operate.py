@@ -73,21 +73,31 @@ def report(repetitions):
         yield rows.below("report/size", os.path.getsize(page) / 1e6, "MB", 2)
 
 
+def processor_s(pid):
+    """Time on processors of all threads of a process."""
+    tasks = f"/proc/{pid}/task"
+    return sum(int(open(f"{tasks}/{task}/schedstat").read().split()[0]) for task in os.listdir(tasks)) / 1e9
+
+
 def metrics_overhead(repetitions):
-    """Steps with and without five scrapes a second, in turn, in one run."""
+    """Steps with and without five scrapes a second, in turn, in one run; and what the supervisor computes for them, which
+    tells less than the noise of steps apart."""
     with Run(job(metrics={"listen": "0"}, trainer=synthetic(compute_us_per_sample=2000))) as run:
         run.wait_size(2)
         run.wait_text("metrics: http://")
         url = re.search(r"metrics: (http://\S+)", run.text("stderr"))[1]
         rounds = {True: [], False: []}
+        busy = {True: [], False: []}
+        supervisor = run.process.pid
         for phase in range(2 * max(PHASES, repetitions)):
-            begin = time.monotonic()
+            begin, before_s = time.monotonic(), processor_s(supervisor)
             scrapes = phase % 2 == 1
             while time.monotonic() < begin + 5:
                 if scrapes:
                     urllib.request.urlopen(url, timeout=30).read()
                 time.sleep(SCRAPES_S)
             end = time.monotonic()
+            busy[scrapes].append(100 * (processor_s(supervisor) - before_s) / (end - begin))
             records = [record for record in read_steps(run.steps_directory) if begin < record["t"] < end]
             rounds[scrapes].append(step_interval(records))
         times = [after / before for before, after in zip(rounds[False], rounds[True])]
@@ -95,6 +105,8 @@ def metrics_overhead(repetitions):
         yield rows.below("metrics-overhead", cost, "%", 0.1,
                          f"steps with five scrapes a second against none, in turn: {rows.spread(times, 4)}; "
                          f"steps of {1e3 * statistics.median(rounds[False]):.1f} ms")
+        yield rows.below("metrics-overhead/supervisor", statistics.median(busy[True]) - statistics.median(busy[False]),
+                         "% of a core", 0.1, f"with {rows.spread(busy[True], 3)}, without {rows.spread(busy[False], 3)}")
         run.do("stop", run.name)
         run.wait()
 
