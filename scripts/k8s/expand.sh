@@ -20,8 +20,9 @@ hosts=()
 for job in "${jobs[@]}"; do
   name=${job#*/}
   while true; do
-    read -r pod phase <<<"$(kubectl get pods --selector="job-name=$name" --no-headers \
-      --output=custom-columns=NAME:.metadata.name,PHASE:.status.phase 2>/dev/null)" || true
+    found=$(kubectl get pods --selector="job-name=$name" --ignore-not-found --no-headers \
+      --output=custom-columns=NAME:.metadata.name,PHASE:.status.phase)
+    read -r pod phase <<<"$found" || true
     case ${phase:-Pending} in
       Running) break ;;
       Pending) sleep 1 ;; # or there is no pod yet, because a queue has not admitted the Job

@@ -8,6 +8,8 @@ import os
 import shlex
 import signal
 import subprocess
+import tempfile
+import unittest
 
 import harness
 from cluster_test import Cluster
@@ -56,7 +58,8 @@ def start(job):
                                start_new_session=True)
     children = f"/proc/{{unshare.pid}}/task/{{unshare.pid}}/children"
     while not open(children).read().split():
-        pass
+        if unshare.poll() is not None:
+            sys.exit("error: the pod did not start")
     job["process_1"], job["unshare"], job["phase"] = int(open(children).read().split()[0]), unshare.pid, "Running"
     save(job)
 
@@ -176,6 +179,29 @@ class Helpers(KubectlCase):
             wait_until(lambda: "help-2-x7k2p" in hosts(), 60, "a worker on another pod")
             self.assertEqual(run.events("loss"), [], "a notice was taken for a loss")
             self.assert_ends_clean(run)
+
+
+class Refusals(unittest.TestCase):
+    """What kubectl says to expand.sh reaches the user, and no Job is left."""
+
+    def test_a_head_that_may_not_look_at_pods_deletes_its_jobs_and_says_why(self):
+        with tempfile.TemporaryDirectory() as folder:
+            kubectl = os.path.join(folder, "kubectl")
+            with open(os.open(kubectl, os.O_WRONLY | os.O_CREAT, 0o755), "w") as file:
+                file.write("#!/bin/sh\n"
+                           "case $1 in\n"
+                           "  create) cat >/dev/null; echo job.batch/help-1 ;;\n"
+                           "  get) echo 'Error from server (Forbidden): pods is forbidden' >&2; exit 1 ;;\n"
+                           f"  delete) echo \"$@\" >{folder}/deleted ;;\n"
+                           "esac\n")
+            environment = {**os.environ, "PATH": folder + ":" + os.environ["PATH"], "HEAD_POD": "head", "HEAD_UID": "uid-7",
+                           "ELASTICTRAIN_MISSING_SLOTS": "1", "ELASTICTRAIN_JOB_ID": "a"}
+            done = subprocess.run([os.path.join(Helpers.SCRIPTS, "expand.sh")], env=environment, capture_output=True, text=True,
+                                  timeout=30)
+            self.assertEqual((done.returncode, done.stdout), (1, ""))
+            self.assertIn("pods is forbidden", done.stderr)
+            with open(os.path.join(folder, "deleted")) as file:
+                self.assertIn("job.batch/help-1", file.read())
 
 
 class Pods(KubectlCase):
