@@ -7,15 +7,10 @@
 namespace elastictrain::heuristics {
 namespace {
 
-std::string padded(long long large, const char* large_unit, long long small, const char* small_unit) {
+template <class... Args>
+std::string print(const char* format, Args... args) {
   std::array<char, 64> text{};
-  std::snprintf(text.data(), text.size(), "%lld%s %02lld%s", large, large_unit, small, small_unit);
-  return text.data();
-}
-
-std::string one_digit(double value, const char* unit) {
-  std::array<char, 64> text{};
-  std::snprintf(text.data(), text.size(), "%.1f %s", value, unit);
+  std::snprintf(text.data(), text.size(), format, args...);
   return text.data();
 }
 
@@ -23,12 +18,12 @@ std::string one_digit(double value, const char* unit) {
 
 std::string duration_text(double seconds) {
   if (!std::isfinite(seconds) || seconds < 0) return "-";
-  if (seconds < 0.9995) return one_digit(seconds * 1000, "ms");
-  if (seconds < 59.95) return one_digit(seconds, "s");
+  if (seconds < 0.9995) return print("%.1f ms", seconds * 1000);
+  if (seconds < 59.95) return print("%.1f s", seconds);
   const long long whole = std::llround(seconds);
-  if (whole < 3600) return padded(whole / 60, "m", whole % 60, "s");
-  if (whole < 86'400) return padded(whole / 3600, "h", whole / 60 % 60, "m");
-  return padded(whole / 86'400, "d", whole / 3600 % 24, "h");
+  if (whole < 3600) return print("%lldm %02llds", whole / 60, whole % 60);
+  if (whole < 86'400) return print("%lldh %02lldm", whole / 3600, whole / 60 % 60);
+  return print("%lldd %02lldh", whole / 86'400, whole / 3600 % 24);
 }
 
 }  // namespace elastictrain::heuristics
