@@ -117,6 +117,7 @@ class Cluster {
   static double deadline_at_s(const Job& job);
   static std::optional<std::uint32_t> slots_in_time(const Job& job, const heuristics::sharing::Curve& curve,
                                                     std::uint32_t most, double now_s);
+  bool falls_behind(const Job& job, double now_s) const;
   void meet_deadlines(Round& round, std::vector<heuristics::sharing::Bounds>& bounds, double now_s) const;
   void meet_deadlines_of(Round& round, std::vector<heuristics::sharing::Bounds>& bounds, std::size_t first,
                          std::size_t last, std::uint32_t room, double now_s) const;

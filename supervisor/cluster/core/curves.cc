@@ -7,7 +7,6 @@
 namespace elastictrain::jobs {
 namespace {
 
-constexpr std::uint32_t kFewestViews = 3;
 constexpr double kNoise = 0.1;  // a loss with more workers that is smaller than this is taken for none
 constexpr double kLeastGain = 1e-3;
 
@@ -16,7 +15,7 @@ using Point = heuristics::sharing::Curve::Point;
 std::vector<Point> measured_points(const Job& job, std::uint32_t most) {
   std::vector<Point> points;
   for (const auto& [workers, measured] : job.rates) {
-    if (workers == 0 || workers > most || measured.views < kFewestViews || !(measured.samples_per_s > 0)) continue;
+    if (workers == 0 || workers > most || !measured.counts()) continue;
     double rate = measured.samples_per_s;
     if (!points.empty() && rate < points.back().rate && rate > points.back().rate * (1 - kNoise)) {
       rate = points.back().rate * (1 + kLeastGain);
@@ -26,11 +25,25 @@ std::vector<Point> measured_points(const Job& job, std::uint32_t most) {
   return points;
 }
 
+// What one worker does, as far as a job's own few views say. 0: there are none.
+double own_guess(const Job& job) {
+  double sum = 0, views = 0;
+  for (const auto& [workers, measured] : job.rates) {
+    if (workers == 0 || !(measured.samples_per_s > 0)) continue;
+    sum += measured.samples_per_s / workers * measured.views;
+    views += measured.views;
+  }
+  return views > 0 ? sum / views : 0;
+}
+
 }  // namespace
 
 heuristics::sharing::Curve curve_of(const Job& job, std::uint32_t most, double guess) {
   std::vector<Point> points = measured_points(job, most);
-  if (points.empty()) points.push_back({1, guess});
+  if (points.empty()) {
+    const double own = own_guess(job);
+    points.push_back({1, own > 0 ? own : guess});
+  }
   const Point last = points.back();
   if (last.slots < most) points.push_back({most, last.rate / last.slots * most});
   return heuristics::sharing::Curve(std::move(points));

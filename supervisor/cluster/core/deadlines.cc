@@ -36,6 +36,14 @@ std::optional<std::uint32_t> Cluster::slots_in_time(const Job& job, const sharin
   return std::nullopt;
 }
 
+// Its share was enough when it was decided, and half of the margin is used up since: other work on its hosts, losses.
+bool Cluster::falls_behind(const Job& job, double now_s) const {
+  if (!job.in_time || job.share < job.slots_in_time || job.rates.empty()) return false;
+  const double left_s = (deadline_at_s(job) - now_s) * (1 - kMargin / 2);
+  const double left = static_cast<double>(*job.spec.samples_total) - static_cast<double>(job.samples);
+  return left > curve_of(job, most_of(job, slots()), 1).as_is(job.share) * left_s;
+}
+
 void Cluster::meet_deadlines(Round& round, std::vector<sharing::Bounds>& bounds, double now_s) const {
   std::uint32_t left = round.slots;
   for (std::size_t first = 0; first < round.jobs.size();) {

@@ -67,9 +67,13 @@ enum class Phase : std::uint8_t {
 
 const char* name_of(Phase phase);
 
+constexpr std::uint32_t kFewestViews = 3;  // that make a measurement
+
 struct Measured {
   double samples_per_s = 0;
   std::uint32_t views = 0;
+  // A point of its job's curve; before, it is only a guess of what one worker does.
+  bool counts() const { return views >= kFewestViews && samples_per_s > 0; }
 };
 
 struct Job {

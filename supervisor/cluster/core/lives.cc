@@ -1,5 +1,6 @@
 // Runs that come, say what they hold, are lost, come back and end.
 #include <algorithm>
+#include <utility>
 
 #include "supervisor/protocol/duration_text.h"
 
@@ -147,14 +148,15 @@ void Cluster::take_figures(Job& job, const Report& report, double now_s) {
   job.wants = report.wants;
   job.lost_hosts = report.lost_hosts;
   if (report.samples_total) job.spec.samples_total = report.samples_total;
-  bool new_size = false;
+  bool measured = false;
   for (const RateSeen& rate : report.rates) {
     Measured& known = job.rates[rate.workers];
-    new_size = new_size || known.views == 0;
-    known = {rate.samples_per_s, std::max(1U, rate.views)};
+    const Measured before = std::exchange(known, {rate.samples_per_s, std::max(1U, rate.views)});
+    measured = measured || before.views == 0 || before.counts() != known.counts();
   }
   if (wants != job.wants) decide_soon(now_s, id_text(job.id) + " wants another size");
-  if (new_size) decide_soon(now_s, id_text(job.id) + " was measured");
+  if (measured) decide_soon(now_s, id_text(job.id) + " was measured");
+  if (falls_behind(job, now_s)) decide_soon(now_s, id_text(job.id) + " falls behind its deadline");
 }
 
 // --- Ends and losses

@@ -63,7 +63,7 @@ Join StandIn::join(Connection number, const std::string& id) const {
   return join;
 }
 
-Report StandIn::report() const {
+Report StandIn::report() {
   Report report;
   report.connection = connection;
   report.lease = seen;
@@ -73,7 +73,8 @@ Report StandIn::report() const {
   report.workers = static_cast<std::uint32_t>(processes.size());
   report.samples = static_cast<std::uint64_t>(samples);
   report.samples_total = spec.samples_total;
-  if (!processes.empty()) report.rates.push_back({report.workers, rate_of(processes.size()), 5});
+  if (!processes.empty() && !stands) ++views[report.workers];
+  for (const auto& [workers, count] : views) report.rates.push_back({workers, rate_of(workers), count});
   return report;
 }
 

@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <optional>
 #include <set>
 #include <string>
@@ -46,6 +47,7 @@ struct StandIn {
   double samples = 0;
   double trained_s = 0;  // up to which samples are counted
   double lost_s = 0;     // since when it has no supervisor
+  std::map<std::uint32_t, std::uint32_t> views;  // that it measured, by workers
 
   void train(double now_s);
   bool wants_to_leave() const;
@@ -56,7 +58,8 @@ struct StandIn {
   bool computes_on(Slot slot) const { return !stands && !still.contains(slot); }
   Slots holds() const { return {processes.begin(), processes.end()}; }
   Join join(Connection number, const std::string& id) const;
-  Report report() const;
+  // It has measured its present size once more since the last one.
+  Report report();
 };
 
 }  // namespace elastictrain::jobs::test
