@@ -76,7 +76,8 @@ Actions Cluster::step(const Event& event, double now_s) {
 void Cluster::check_resumed(double now_s) {
   if (!resuming_) return;
   const bool all_back = std::none_of(jobs_.begin(), jobs_.end(), [](const auto& entry) {
-    return entry.second.phase == Phase::kLost || entry.second.phase == Phase::kStarting;
+    const Job& job = entry.second;
+    return job.phase == Phase::kLost || job.phase == Phase::kStarting || (job.phase == Phase::kJoined && !job.reported);
   });
   if (!all_back && now_s < resume_until_s_) return;
   resuming_ = false;

@@ -56,7 +56,7 @@ class Cluster {
   void recall(const Record& record, double now_s);
   // Whether a journal without this record would say something else of what is known now.
   bool needs(const Record& record) const;
-  // After the last record. Runs that may be there are given resume_timeout_s to come back.
+  // After the last record. Runs that may be there are given resume_timeout_s to come back and to say what they know.
   Actions begin(double now_s);
   Actions step(const Event& event, double now_s);
   // When to step(Tick) at the latest; infinite: never.

@@ -101,6 +101,7 @@ struct Job {
   double ending_s = 0;        // since when, in kEnding
   std::uint32_t signals = 0;  // that it was sent in kEnding
 
+  bool reported = false;  // since it joined: what it has measured is known
   std::string run_phase;
   std::uint32_t workers = 0;
   std::uint64_t step = 0;

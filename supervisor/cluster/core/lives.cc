@@ -97,6 +97,7 @@ void Cluster::take_in(Job& job, const Join& event, double now_s) {
   const bool ending = job.phase == Phase::kEnding;
   if (!ending) job.phase = Phase::kJoined;
   job.resume = true;
+  job.reported = false;
   job.place_reported = 0;
   write(record::HasJoined{job.id, job.directory, job.pid, job.spec.suspends, event.lease, event.holds});
   actions_.emplace_back(Welcome{event.connection, job.id});
@@ -139,6 +140,7 @@ void Cluster::handle(const Report& event, double now_s) {
 
 void Cluster::take_figures(Job& job, const Report& report, double now_s) {
   const auto wants = job.wants;
+  job.reported = true;
   job.run_phase = report.phase;
   job.workers = report.workers;
   job.step = report.step;

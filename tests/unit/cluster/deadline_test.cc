@@ -2,8 +2,9 @@
 // becomes a measurement, and when it changes.
 #include <doctest/doctest.h>
 
-#include <algorithm>
+#include <memory>
 #include <string>
+#include <variant>
 #include <vector>
 
 #include "supervisor/cluster/core/cluster.h"
@@ -14,10 +15,10 @@ namespace {
 // Four slots of one host. Runs do at once what their leases say.
 class Story {
  public:
-  Story() : cluster_(settings()) {
-    cluster_.begin(now_s_);
-    step(HostsChanged{{{"h", 4}}});
-  }
+  Story() { begin(); }
+
+  // The cluster process is killed and started again.
+  void restart() { begin(); }
 
   JobId submit(const std::string& name, std::optional<double> deadline_s, std::uint64_t samples_total) {
     JobSpec spec;
@@ -28,33 +29,40 @@ class Story {
     spec.samples_total = samples_total;
     spec.deadline_s = deadline_s;
     step(Submit{1, {0, "root", true}, {}, spec, now_s_});
-    const JobId id = cluster_.jobs().rbegin()->first;
+    const JobId id = cluster_->jobs().rbegin()->first;
+    if (job(id).share > 0) join(id);
+    return id;
+  }
+
+  void join(JobId id) {
+    const Job& job = cluster_->jobs().at(id);
     Join join;
     join.connection = id;
     join.owner = {0, "root", true};
     join.job = id_text(id);
-    join.directory = "/runs/" + name;
-    join.spec = spec;
+    join.directory = "/runs/" + job.spec.name;
+    join.spec = job.spec;
+    join.lease = cluster_->book().lease(id).version;
+    join.holds = cluster_->book().lease(id).slots;
     step(join);
-    return id;
   }
 
   // The job has trained so many samples, and says what it has measured.
   void report(JobId id, std::uint64_t samples, std::vector<RateSeen> rates) {
     Report report;
     report.connection = id;
-    report.lease = cluster_.book().lease(id).version;
-    report.holds = cluster_.book().lease(id).slots;
+    report.lease = cluster_->book().lease(id).version;
+    report.holds = cluster_->book().lease(id).slots;
     report.phase = "training";
     report.workers = static_cast<std::uint32_t>(report.holds.size());
     report.samples = samples;
     report.rates = std::move(rates);
     step(report);
-    for (const auto& [other, job] : cluster_.jobs()) follow(other);
+    for (const auto& [other, known] : cluster_->jobs()) follow(other);
   }
 
   void wait(double seconds) { now_s_ += seconds; }
-  const Job& job(JobId id) const { return cluster_.jobs().at(id); }
+  const Job& job(JobId id) const { return cluster_->jobs().at(id); }
 
  private:
   static Settings settings() {
@@ -63,17 +71,30 @@ class Story {
     return settings;
   }
 
+  void begin() {
+    cluster_ = std::make_unique<Cluster>(settings());
+    for (const Record& record : journal_) cluster_->recall(record, now_s_);
+    write(cluster_->begin(now_s_));
+    step(HostsChanged{{{"h", 4}}});
+  }
+
   // All that is due by then is done, too.
   void step(const Event& event) {
-    cluster_.step(event, now_s_);
+    write(cluster_->step(event, now_s_));
     now_s_ += 0.1;
-    cluster_.step(Tick{}, now_s_);
+    write(cluster_->step(Tick{}, now_s_));
+  }
+
+  void write(const Actions& actions) {
+    for (const Action& action : actions) {
+      if (const auto* written = std::get_if<Write>(&action)) journal_.push_back(written->record);
+    }
   }
 
   void follow(JobId id) {
-    const Job& job = cluster_.jobs().at(id);
-    const auto& lease = cluster_.book().lease(id);
-    if (job.connection == 0 || cluster_.book().seen(id) == lease.version) return;
+    const Job& job = cluster_->jobs().at(id);
+    const auto& lease = cluster_->book().lease(id);
+    if (job.connection == 0 || cluster_->book().seen(id) == lease.version) return;
     Report report;
     report.connection = id;
     report.lease = lease.version;
@@ -83,7 +104,8 @@ class Story {
     step(report);
   }
 
-  Cluster cluster_;
+  std::unique_ptr<Cluster> cluster_;
+  std::vector<Record> journal_;
   double now_s_ = 0;
 };
 
@@ -124,6 +146,23 @@ TEST_CASE_FIXTURE(Given, "a job that slows down is given more before its deadlin
   report(late, 120'000, {{2, 235, 20}});  // 78,000 in 350 s: 223 are needed, 235 less a twentieth are had
   CHECK(job(late).slots_in_time == 3);
   CHECK(job(late).share == 3);
+}
+
+TEST_CASE_FIXTURE(Given, "a restart of the cluster decides nothing before it knows again what a deadline needs") {
+  report(late, 0, {{2, 300, 10}});
+  const JobId third = submit("third", std::nullopt, 100'000'000);
+  const JobId fourth = submit("fourth", std::nullopt, 100'000'000);
+  REQUIRE(job(late).share == 2);
+  REQUIRE(job(fourth).share == 0);
+  restart();
+  for (const JobId id : {late, fast, third}) join(id);
+  report(fast, 0, {{1, 5000, 3}});
+  report(third, 0, {{1, 5000, 3}});
+  CHECK(job(fourth).share == 0);
+  report(late, 0, {{2, 300, 10}});
+  CHECK(job(late).share == 2);
+  CHECK(job(late).slots_in_time == 2);
+  CHECK(job(fourth).share == 0);
 }
 
 TEST_CASE_FIXTURE(Given, "a deadline that is lost asks for nothing more") {
