@@ -5,6 +5,11 @@
 // knowing a lease without it, that none of its processes is there. A lease is the whole set of slots that a holder may
 // use; each change of it has a new version, and versions of a holder only rise.
 //
+// Two holders may be packed: a plan names them as a pair, and means the same slots for both. Only then may both work on
+// a slot at once, and never three. A pair that is planned no longer stays on a slot until one of the two has given it
+// back; the book knows that it was packed (broken_rules()). A lease names the other one of the pair while both have its
+// slots.
+//
 // A holder may be told to stand still (park()): its lease says so, and names the same slots. Once it has said that it
 // does, its slots pass on while its processes stay, with their state in memory. It goes on when all slots that are
 // planned for it are free, not with a part of them.
@@ -37,7 +42,14 @@ using Slots = std::vector<Slot>;  // ascending, each once
 struct Lease {
   std::uint64_t version = 0;
   Slots slots;
-  bool hold = false;  // stand still there
+  bool hold = false;        // stand still there
+  Holder beside = kNobody;  // works on slots of this lease, too
+};
+
+// A guest shares the slots of its host: both are planned for the same ones.
+struct Pair {
+  Holder host = kNobody;
+  Holder guest = kNobody;
 };
 
 // What a holder says of itself.
@@ -57,9 +69,9 @@ class LeaseBook {
   // Makes a host known, or changes its number of slots. Slots beyond it pass on to nobody.
   void set_host(std::uint32_t host, std::uint32_t slots);
 
-  // What should be once everything has been given back. A slot is planned for one holder; other slots of these holders
-  // are for nobody.
-  void plan(const std::vector<std::pair<Holder, Slots>>& plan);
+  // What should be once everything has been given back. A slot is planned for one holder, and for its guest; other
+  // slots of these holders are for nobody. A holder is in one pair at most.
+  void plan(const std::vector<std::pair<Holder, Slots>>& plan, const std::vector<Pair>& pairs = {});
   // After plan(), for a holder for which nothing is planned: instead of losing its slots it stands still on them.
   void park(Holder holder);
   // Carries out what can be carried out now. Returns the holders whose lease has changed, ascending.
@@ -100,7 +112,11 @@ class LeaseBook {
   // When the first slot was recalled that is not back; infinite: none.
   double recalled_since(Holder holder) const;
 
+  // The first one of its holders.
   Holder owner(Slot slot) const;
+  bool owns(Holder holder, Slot slot) const;
+  // The other one of two holders.
+  Holder other_owner(Holder holder, Slot slot) const;
   std::uint32_t hosts() const { return static_cast<std::uint32_t>(places_.size()); }
   std::uint32_t slots_of(std::uint32_t host) const;
 
@@ -108,14 +124,23 @@ class LeaseBook {
   std::vector<std::string> broken_rules() const;
 
  private:
-  struct Place {
-    Holder owner = kNobody;
-    Holder planned = kNobody;
-    bool leased = false;    // in its owner's lease
-    bool heard = false;     // its owner has said that it holds it, or the lease was made here
-    double recalled_s = 0;  // since when it is its owner's but not leased
+  struct Tenant {
+    Holder holder = kNobody;
+    bool leased = false;    // in its lease
+    bool heard = false;     // it has said that it holds it, or the lease was made here
+    double recalled_s = 0;  // since when it is its own but not leased
     std::uint64_t recall_version = 0;
+  };
+  struct Place {
+    Tenant first, second;  // the second one only beside a first
+    Holder planned = kNobody;
+    Holder planned_guest = kNobody;
+    bool packed = false;       // its two tenants were planned as a pair
     std::uint32_t parked = 0;  // holders that stand still on it
+
+    Tenant* of(Holder holder) { return first.holder == holder ? &first : second.holder == holder ? &second : nullptr; }
+    const Tenant* of(Holder holder) const { return const_cast<Place*>(this)->of(holder); }
+    bool is_planned_for(Holder holder) const { return planned == holder || planned_guest == holder; }
   };
   struct Account {
     Lease lease;
@@ -124,9 +149,12 @@ class LeaseBook {
     std::set<Slot> owned;
     std::set<Slot> planned;
     std::set<Slot> parked;
-    bool parks = false;  // it is to stand still
-    double parks_s = 0;  // since when its lease says so
+    Holder pair = kNobody;  // the other one, as planned
+    bool guest = false;     // of the pair
+    bool parks = false;     // it is to stand still
+    double parks_s = 0;     // since when its lease says so
     bool changed = false;
+    bool neighbour_changed = false;
     bool stands(bool has_leased) const { return parks || (!parked.empty() && !has_leased); }
   };
 
@@ -137,17 +165,26 @@ class LeaseBook {
   void each_place(Use use);
   template <class Choose>
   Slots choose_owned(Holder holder, Choose choose) const;
-  void set_planned(Slot slot, Holder holder);
-  // The owner changes; for whom the slot is planned stays.
-  void pass(Slot slot, Holder holder, bool leased);
-  void take_out(Account& account, Place& place, double now_s);
-  void claim(Holder holder, Slot slot, double now_s);
+  void set_planned(Slot slot, Holder holder, bool guest);
+  void set_unplanned(Slot slot, Holder holder);
+  void set_pairs(const std::vector<std::pair<Holder, Slots>>& plan, const std::vector<Pair>& pairs);
+  bool can_enter(const Place& place, Holder holder) const;
+  Tenant& enter(Slot slot, Holder holder);
+  void leave(Slot slot, Holder holder);
+  void mark_changed(const Place& place);
+  void settle_tenant(Place& place, Tenant& tenant, double now_s);
+  void settle_planned(Slot slot, Holder holder, const std::set<Holder>& waiting);
+  void take_out(Tenant& tenant, double now_s);
+  Tenant& claim(Holder holder, Slot slot, double now_s);
+  void recall_tenant(Holder holder, Slot slot, Holder beside);
   void stay(Account& account, Slot slot);
   void wake(Account& account, Slot slot);
   void keep_parked(Account& account, const Slots& holds);
   bool may_go_on(Holder holder) const;
+  Holder beside(Holder holder, const Slots& leased) const;
   bool make_lease(Holder holder, Account& account, double now_s);
-  bool is_late(const Account& account, const Place& place, double before_s) const;
+  bool is_late(const Account& account, const Tenant& tenant, double before_s) const;
+  void find_broken(Holder holder, const Account& account, std::vector<std::string>& broken) const;
 
   std::vector<std::vector<Place>> places_;  // by host and number; never shorter than any slot that belongs to somebody
   std::vector<std::uint32_t> slots_;        // by host

@@ -189,5 +189,106 @@ TEST_CASE("a journal says again who stands still where") {
   CHECK(book.lease(1).slots == one);
 }
 
+// 1 works on both slots of host 0, and 2 is packed with it.
+LeaseBook packed_pair() {
+  LeaseBook book = two_hosts();
+  const Slots both = slots({{0, 0}, {0, 1}});
+  book.plan({{1, both}});
+  book.settle(0);
+  book.hear(1, {1, both}, 0);
+  book.plan({{1, both}, {2, both}}, {{1, 2}});
+  CHECK(book.settle(1) == std::vector<Holder>{1, 2});
+  return book;
+}
+
+TEST_CASE("two holders work on the same slots where a plan packs them, and know of each other") {
+  LeaseBook book = packed_pair();
+  CHECK(book.lease(2).slots == slots({{0, 0}, {0, 1}}));
+  CHECK(book.lease(2).beside == 1);
+  CHECK(book.lease(1).beside == 2);
+  CHECK(book.lease(1).version == 2);
+  CHECK(book.check(2, {1, slots({{0, 0}, {0, 1}})}, Claims::kOwn).empty());
+  CHECK(book.other_owner(1, {0, 1}) == 2);
+  CHECK(book.in_use(1) == 2);
+  CHECK(book.in_use(2) == 2);
+  CHECK(book.settle(2).empty());
+  CHECK(book.broken_rules().empty());
+}
+
+TEST_CASE("an undone pair: the guest gives back its slots, and nobody enters before") {
+  LeaseBook book = packed_pair();
+  const Slots both = slots({{0, 0}, {0, 1}});
+  book.hear(2, {1, both}, 2);
+  book.plan({{1, both}, {2, {}}, {3, both}}, {{1, 3}});
+  CHECK(book.settle(3) == std::vector<Holder>{2});
+  CHECK(book.lease(3).slots.empty());
+  CHECK(book.hear(2, {2, slots({{0, 1}})}, 4) == slots({{0, 0}}));
+  CHECK(book.settle(4) == std::vector<Holder>{1, 3});
+  CHECK(book.lease(3).slots == slots({{0, 0}}));
+  CHECK(book.owns(2, {0, 1}));
+  book.hear(2, {2, {}}, 5);
+  book.settle(5);
+  CHECK(book.lease(3).slots == both);
+  CHECK(book.lease(1).beside == 3);
+  CHECK(book.lease(2).beside == kNobody);
+  CHECK(book.broken_rules().empty());
+}
+
+TEST_CASE("a host that ends leaves the slots to its guest") {
+  LeaseBook book = packed_pair();
+  const Slots both = slots({{0, 0}, {0, 1}});
+  book.forget(1);
+  CHECK(book.settle(2) == std::vector<Holder>{2});
+  CHECK(book.lease(2).slots == both);
+  CHECK(book.lease(2).beside == kNobody);
+  book.plan({{2, both}});
+  CHECK(book.settle(3).empty());
+  CHECK(book.owner({0, 1}) == 2);
+}
+
+TEST_CASE("a host and its guest stand still, and go on together") {
+  LeaseBook book = packed_pair();
+  const Slots both = slots({{0, 0}, {0, 1}});
+  book.hear(2, {1, both}, 2);
+  book.hear(1, {2, both}, 2);
+  book.plan({{1, {}}, {2, {}}, {3, both}});
+  book.park(1);
+  book.park(2);
+  CHECK(book.settle(3) == std::vector<Holder>{1, 2});
+  CHECK(book.stand(1, book.lease(1).version) == both);
+  CHECK(book.settle(4).empty());
+  CHECK(book.lease(3).slots.empty());
+  CHECK(book.stand(2, book.lease(2).version) == both);
+  CHECK(book.settle(5) == std::vector<Holder>{3});
+  CHECK(book.parked_on({0, 0}) == 2);
+  CHECK(book.broken_rules().empty());
+  book.vacate(3);
+  book.plan({{1, both}, {2, both}, {3, {}}}, {{1, 2}});
+  CHECK(book.settle(6) == std::vector<Holder>{1, 2});
+  CHECK(book.lease(1).beside == 2);
+  CHECK(book.parked_on({0, 0}) == 0);
+  CHECK(book.broken_rules().empty());
+}
+
+TEST_CASE("a record of packed leases gives the same book, and one without the pair is a broken rule") {
+  const Slots both = slots({{0, 0}, {0, 1}});
+  LeaseBook book = two_hosts();
+  book.recall_lease(1, {1, both}, 0);
+  book.recall_lease(1, {2, both, false, 2}, 0);
+  book.recall_lease(2, {1, both, false, 1}, 0);
+  CHECK(book.owned(1) == both);
+  CHECK(book.owned(2) == both);
+  CHECK(book.lease(2).beside == 1);
+  CHECK(book.broken_rules().empty());
+  book.recall_return(1, both);
+  CHECK(book.owner({0, 0}) == 2);
+
+  LeaseBook other = two_hosts();
+  other.recall_lease(1, {1, both}, 0);
+  other.recall_lease(2, {1, both}, 0);
+  CHECK(other.owned(1).empty());
+  CHECK(other.owned(2) == both);
+}
+
 }  // namespace
 }  // namespace elastictrain::heuristics::leases
