@@ -58,6 +58,7 @@ struct SimulateFlags {
   std::uint64_t seed = 1;
   bool lengths_unknown = false;
   double length_error = 0;
+  double packed_speed = 0;
   bool csv = false;
   bool json = false;
   std::string jobs_directory;
@@ -220,14 +221,14 @@ Result<std::vector<SimulatedRun>> make_runs(const LoadedTraces& loaded, const Si
     for (const PolicySpec* policy : flags.policies) {
       if (const Status good = suits(one.trace, *policy, flags); !good.ok()) return good.error();
       for (const std::uint32_t gpus : *sizes) {
-        runs.push_back(
-            {&one.trace,
-             policy,
-             {gpus, flags.cost, flags.settings, flags.seed, !flags.lengths_unknown, flags.hosts, flags.length_error},
-             {},
-             {},
-             {},
-             0});
+        runs.push_back({&one.trace,
+                        policy,
+                        {gpus, flags.cost, flags.settings, flags.seed, !flags.lengths_unknown, flags.hosts,
+                         flags.length_error, flags.packed_speed},
+                        {},
+                        {},
+                        {},
+                        0});
       }
     }
   }
@@ -335,6 +336,12 @@ std::vector<Argument> simulate_arguments(const std::shared_ptr<SimulateFlags>& f
           .instead_of({"--gpus", "--load"}),
       value("--interference", "X", "with hosts: the part of its speed that a job loses while it shares a host",
             [flags](Text text) { return use_part("--interference", text, flags->hosts.interference); }),
+      value("--packing", "X", "policies that pack may let two jobs share slots; X: their speed there, of that alone",
+            [flags](Text text) {
+              const Status used = use_part("--packing", text, flags->packed_speed);
+              flags->settings.packs = flags->packed_speed > 0;
+              return used;
+            }),
       value("--failures", "S", "with hosts: each fails after S seconds on average, and is back after 600",
             [flags](Text text) { return use_positive("--failures", text, flags->hosts.failure_every_s); }),
       value("--stragglers", "X", "with hosts: the part of them that is slow; jobs there have half the speed",

@@ -29,7 +29,7 @@ std::unique_ptr<SharingPolicy> make_themis();
 std::unique_ptr<SharingPolicy> make_optimus(const OptimusOptions& options = {});
 std::unique_ptr<SharingPolicy> make_afs_l(const AfsOptions& options = {});
 std::unique_ptr<SharingPolicy> make_afs_p(double quantum_s);
-std::unique_ptr<SharingPolicy> make_gandiva(double slice_s);
+std::unique_ptr<SharingPolicy> make_gandiva(double slice_s, bool packs = false);
 std::unique_ptr<SharingPolicy> make_worth();
 
 }  // namespace elastictrain::heuristics::sharing

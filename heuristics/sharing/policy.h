@@ -39,6 +39,7 @@ class SharingPolicy {
 
 struct Settings {
   double slice_s = 0;  // of policies with time slices; 0: their own
+  bool packs = false;  // two jobs may share slots, under policies that pack
 };
 
 struct PolicySpec {
@@ -47,6 +48,7 @@ struct PolicySpec {
   bool elastic = true;  // chooses sizes, so it needs throughputs at several; otherwise jobs run as requested
   bool needs_lengths = false;
   std::function<std::unique_ptr<SharingPolicy>(const Settings&)> make;
+  bool packs = false;  // does something with Settings::packs
 };
 
 // All policies, in the order in which they are listed.

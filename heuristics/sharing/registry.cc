@@ -20,6 +20,12 @@ const char* name(Why why) {
       return "enough_for_all";
     case Why::kTurn:
       return "turn";
+    case Why::kTried:
+      return "packing_tried";
+    case Why::kKept:
+      return "packing_kept";
+    case Why::kUndone:
+      return "packing_undone";
   }
   return "";
 }
@@ -52,10 +58,11 @@ const std::vector<PolicySpec>& sharing_policies() {
       {"afs-l", "AFS with known lengths", true, true, without_settings([] { return make_afs_l(); })},
       {"afs-p", "AFS without lengths", true, false,
        [](const Settings& settings) { return make_afs_p(settings.slice_s > 0 ? settings.slice_s : kAfsQuantum_s); }},
-      {"gandiva", "time slices, and growth onto idle slots", true, false,
+      {"gandiva", "time slices, two jobs in a slot where that pays, and growth onto idle slots", true, false,
        [](const Settings& settings) {
-         return make_gandiva(settings.slice_s > 0 ? settings.slice_s : kGandivaSlice_s);
-       }},
+         return make_gandiva(settings.slice_s > 0 ? settings.slice_s : kGandivaSlice_s, settings.packs);
+       },
+       true},
       {"worth", "our own: slots where a second of work is worth most to all jobs together", true, false,
        without_settings(make_worth)},
   };

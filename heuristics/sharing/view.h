@@ -7,6 +7,7 @@
 #include <cmath>
 #include <cstdint>
 #include <limits>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -16,6 +17,8 @@ namespace elastictrain::heuristics::sharing {
 
 inline constexpr double kNever = std::numeric_limits<double>::infinity();
 inline constexpr double kUnknown = std::numeric_limits<double>::quiet_NaN();
+
+inline constexpr std::uint64_t kNoJob = std::numeric_limits<std::uint64_t>::max();
 
 struct JobView {
   std::uint64_t id = 0;  // never used again for another job
@@ -30,6 +33,15 @@ struct JobView {
   double first_start_s = kNever;
   double cpus_per_slot = 0;  // what one slot takes of the other resources; 0: nothing that is scarce
   double memory_per_slot_bytes = 0;
+
+  // Of jobs that may share slots with another one; see Grant::beside.
+  bool packs = false;             // it may
+  std::uint64_t beside = kNoJob;  // whose slots it shares, as the last decision was carried out
+  std::optional<std::uint64_t>
+      only_beside;                 // it stands still on slots: those of this job, or kNoJob: of none or several
+  double alone_rate = kUnknown;    // work a second at `requested` slots, measured with nobody else there
+  double packed_rate = kUnknown;   // beside the one that shares slots with it now
+  std::uint32_t packed_views = 0;  // measurements of packed_rate so far
 
   bool started() const { return first_start_s < kNever; }
 };
@@ -53,13 +65,16 @@ struct View {
 };
 
 enum class Why : std::uint8_t {
-  kWaits,  // no room for it now
-  kFits,   // its turn, and its request fits
-  kQueue,  // number: its queue
-  kFair,   // number: what the policy holds equal (slots, dominant share, finish-time ratio)
-  kGain,   // number: what its last slot gains
-  kAlone,  // all jobs have as much as they can use
-  kTurn,   // number: until when its time slice lasts
+  kWaits,   // no room for it now
+  kFits,    // its turn, and its request fits
+  kQueue,   // number: its queue
+  kFair,    // number: what the policy holds equal (slots, dominant share, finish-time ratio)
+  kGain,    // number: what its last slot gains
+  kAlone,   // all jobs have as much as they can use
+  kTurn,    // number: until when its time slice lasts
+  kTried,   // it shares slots, and that is being measured; number: both speeds relative to those alone, 0: none yet
+  kKept,    // the same, and it pays; number: as kTried
+  kUndone,  // it shared slots, and that did not pay; number: as kTried
 };
 
 const char* name(Why why);
@@ -68,11 +83,14 @@ struct Grant {
   double slots = 0;  // whole, except under max-min-fluid
   Why why = Why::kWaits;
   double number = 0;
+  std::uint64_t beside = kNoJob;  // it shares the slots of this job, which is granted as many
+  std::uint32_t looks = 0;        // at both together so far
 };
 
 struct Decision {
-  std::vector<Grant> grants;  // one per job of the view, in its order; their sum is at most View::slots
-  double again_s = kNever;    // decide again at this time even if nothing happens before
+  std::vector<Grant>
+      grants;  // one per job of the view, in its order; the sum of those beside nobody is at most View::slots
+  double again_s = kNever;  // decide again at this time even if nothing happens before
 };
 
 }  // namespace elastictrain::heuristics::sharing

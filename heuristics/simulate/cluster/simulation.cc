@@ -14,6 +14,8 @@ using sharing::kNever;
 
 // What lies closer together is one instant: ends that are equal on paper differ in the last bits.
 constexpr double kInstant_s = 1e-6;
+constexpr double kViewEvery_s = 1;  // of the speed of jobs that share slots
+constexpr double kPairsDiffer = 0.2;
 
 // What is known of a present job beside its view.
 struct Life {
@@ -25,7 +27,9 @@ struct Life {
   double running_before_s = 0;
   double slot_s_before = 0;
   double end_s = kNever;
-  double jobs_s_before = 0;  // integral of the number of jobs, at arrival
+  double jobs_s_before = 0;                // integral of the number of jobs, at arrival
+  std::uint64_t beside = sharing::kNoJob;  // in whose slots it is, or who is in its own
+  double beside_since_s = 0;
 };
 
 class Simulation {
@@ -157,6 +161,8 @@ class Simulation {
     if (options_.length_error > 0)
       life.said = std::exp(std::normal_distribution<>(0, options_.length_error)(error_rng_));
     job.remaining = options_.lengths_known ? given.work * life.said : sharing::kUnknown;
+    job.packs = options_.settings.packs;
+    job.alone_rate = given.curve->as_is(job.requested);
     view_.jobs.push_back(job);
     lives_.push_back(std::move(life));
   }
@@ -164,8 +170,13 @@ class Simulation {
   void bring_up_to_date() {
     for (std::size_t place = 0; place < lives_.size(); ++place) {
       sharing::JobView& job = view_.jobs[place];
-      if (job.held == 0) continue;
       const Life& life = lives_[place];
+      job.packed_views = 0;
+      if (job.held == 0) continue;
+      if (life.beside != sharing::kNoJob) {
+        job.packed_rate = job.alone_rate * packed_speed(job.id, life.beside);
+        job.packed_views = static_cast<std::uint32_t>((view_.now_s - life.beside_since_s) / kViewEvery_s);
+      }
       const double held_s = view_.now_s - life.since_s;
       job.running_s = life.running_before_s + held_s;
       job.attained_slot_s = life.slot_s_before + held_s * job.held;
@@ -184,7 +195,7 @@ class Simulation {
     again_s_ = decision_.again_s;
     if (trace_.bounded) bound();
     double sum = 0;
-    for (const sharing::Grant& grant : decision_.grants) sum += grant.slots;
+    for (const sharing::Grant& grant : decision_.grants) sum += grant.beside == sharing::kNoJob ? grant.slots : 0;
     if (sum > view_.slots * (1 + 1e-9)) {
       outcome_.problem =
           "the policy " + spec_.name + " granted " + std::to_string(sum) + " slots of " + std::to_string(view_.slots);
@@ -193,28 +204,77 @@ class Simulation {
     } else {
       if (hosts_) place();
       carry_out();
-      if (hosts_) set_speeds();
+      if (options_.settings.packs) set_pairs();
+      if (hosts_ || options_.settings.packs) set_speeds();
     }
+  }
+
+  // The same for both, whatever the order of the two.
+  double packed_speed(std::uint64_t job, std::uint64_t other) const {
+    sharing::Rng rng(options_.seed ^ (std::min(job, other) << 32U) ^ std::max(job, other));
+    const double part = static_cast<double>(rng() >> 11U) * 0x1.0p-53;
+    return std::clamp(options_.packed_speed + kPairsDiffer * (2 * part - 1), 0.01, 1.0);
+  }
+
+  void set_pairs() {
+    std::vector<std::uint64_t> beside(lives_.size(), sharing::kNoJob);
+    for (std::size_t place = 0; place < lives_.size(); ++place) {
+      const std::uint64_t host = decision_.grants[place].beside;
+      const bool shares = host != sharing::kNoJob && view_.jobs[place].held > 0;
+      view_.jobs[place].beside = shares ? host : sharing::kNoJob;
+      if (!shares) continue;
+      beside[place] = host;
+      beside[place_of(host)] = view_.jobs[place].id;
+    }
+    for (std::size_t place = 0; place < lives_.size(); ++place) {
+      if (beside[place] != lives_[place].beside) lives_[place].beside_since_s = view_.now_s;
+      lives_[place].beside = beside[place];
+    }
+  }
+
+  // Jobs are numbered by arrival.
+  std::size_t place_of(std::uint64_t job) const {
+    const auto found = std::lower_bound(view_.jobs.begin(), view_.jobs.end(), job,
+                                        [](const sharing::JobView& one, std::uint64_t id) { return one.id < id; });
+    return static_cast<std::size_t>(found - view_.jobs.begin());
   }
 
   void bound() {
     std::vector<sharing::Bounds> bounds;
+    std::vector<sharing::Grant> grants;
     for (std::size_t place = 0; place < lives_.size(); ++place) {
+      if (is_guest(place)) continue;
+      grants.push_back(decision_.grants[place]);
       const TraceJob& given = trace_.jobs[lives_[place].result.job];
       const sharing::JobView& job = view_.jobs[place];
       const std::uint32_t least = std::min(given.least, options_.slots);
       const std::uint32_t most = spec_.elastic ? job.curve->cap() : job.requested;
       bounds.push_back({least, std::clamp(most, least, options_.slots), job.held > 0, job.held > 0 && given.keeps, 0});
     }
-    const auto shares = sharing::whole_shares(decision_.grants, bounds, {{}}, view_.slots);
-    for (std::size_t place = 0; place < shares.size(); ++place) decision_.grants[place].slots = shares[place];
+    const auto shares = sharing::whole_shares(grants, bounds, {{}}, view_.slots);
+    std::size_t next = 0;
+    for (std::size_t place = 0; place < lives_.size(); ++place) {
+      if (!is_guest(place)) decision_.grants[place].slots = shares[next++];
+    }
+    follow_hosts();
+  }
+
+  bool is_guest(std::size_t place) const { return decision_.grants[place].beside != sharing::kNoJob; }
+
+  // A guest has the slots of its host, or none.
+  void follow_hosts() {
+    for (std::size_t place = 0; place < lives_.size(); ++place) {
+      sharing::Grant& grant = decision_.grants[place];
+      if (is_guest(place) && decision_.grants[place_of(grant.beside)].slots != grant.slots) grant.slots = 0;
+    }
   }
 
   // What finds no place waits, if it cannot do with less.
   void place() {
     std::vector<Hosts::Wanted> wanted;
     for (std::size_t place = 0; place < lives_.size(); ++place) {
-      wanted.push_back({view_.jobs[place].id, static_cast<std::uint32_t>(decision_.grants[place].slots)});
+      const double slots = is_guest(place) ? 0 : decision_.grants[place].slots;
+      wanted.push_back({view_.jobs[place].id, static_cast<std::uint32_t>(slots)});
     }
     std::vector<std::uint32_t> slots = hosts_->place(wanted);
     bool again = false;
@@ -226,13 +286,19 @@ class Simulation {
       again = true;
     }
     if (again) slots = hosts_->place(wanted);
-    for (std::size_t place = 0; place < lives_.size(); ++place) decision_.grants[place].slots = slots[place];
+    for (std::size_t place = 0; place < lives_.size(); ++place) {
+      if (!is_guest(place)) decision_.grants[place].slots = slots[place];
+    }
+    follow_hosts();
   }
 
   void set_speeds() {
     for (std::size_t place = 0; place < lives_.size(); ++place) {
       if (view_.jobs[place].held == 0) continue;
-      lives_[place].progress.set_speed(view_.now_s, hosts_->speed(view_.jobs[place].id));
+      const std::uint64_t beside = lives_[place].beside;
+      const std::uint64_t placed = view_.jobs[place].beside == sharing::kNoJob ? view_.jobs[place].id : beside;
+      const double packed = beside == sharing::kNoJob ? 1 : packed_speed(view_.jobs[place].id, beside);
+      lives_[place].progress.set_speed(view_.now_s, packed * (hosts_ ? hosts_->speed(placed) : 1));
       lives_[place].end_s = lives_[place].progress.end_s();
     }
   }
