@@ -68,6 +68,7 @@ void ClusterSide::leased(const cluster::Lease& lease) {
   core::LeaseGiven given{.version = lease.version, .hosts = {}, .reason = lease.reason, .hold = lease.hold};
   for (const cluster::HostSlots& host : lease.slots) given.hosts.push_back(host_of(host));
   if (!given.hosts.empty()) queued_.clear();
+  rates_.set_beside(lease.beside);
   run_.feed(std::move(given));
   changed();
 }
@@ -194,6 +195,7 @@ cluster::Report ClusterSide::make_report() {
   report.samples = whole(job.samples_done);
   if (const std::uint64_t total = whole(job.samples_total)) report.samples_total = total;
   report.rates = rates_.rates();
+  report.packed_rates = rates_.packed_rates();
   if (run.asked_size < settings_.observer.max_workers) report.wants = run.asked_size;
   for (const core::AgentView& agent : run.agents) {
     if (agent.gone) report.lost_hosts.push_back(agent.host);

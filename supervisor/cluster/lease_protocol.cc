@@ -68,14 +68,18 @@ json to_json(const Join& join) {
           {"deadline_s", or_null(join.deadline_s)}};
 }
 
-json to_json(const Report& report) {
-  json rates = json::array();
-  for (const Rate& rate : report.rates) {
-    rates.push_back({{"workers", rate.workers},
-                     {"hosts", rate.hosts},
-                     {"samples_per_s", rate.samples_per_s},
-                     {"views", rate.views}});
+json to_json(const std::vector<Rate>& rates) {
+  json list = json::array();
+  for (const Rate& rate : rates) {
+    list.push_back({{"workers", rate.workers},
+                    {"hosts", rate.hosts},
+                    {"samples_per_s", rate.samples_per_s},
+                    {"views", rate.views}});
   }
+  return list;
+}
+
+json to_json(const Report& report) {
   return {{"report",
            {{"lease", report.lease},
             {"holds", to_json(report.holds)},
@@ -84,7 +88,8 @@ json to_json(const Report& report) {
             {"step", report.step},
             {"samples", report.samples},
             {"samples_total", or_null(report.samples_total)},
-            {"rates", rates},
+            {"rates", to_json(report.rates)},
+            {"packed_rates", to_json(report.packed_rates)},
             {"memory_bytes", report.memory_bytes},
             {"wants", or_null(report.wants)},
             {"lost_hosts", report.lost_hosts}}}};
@@ -105,6 +110,7 @@ json to_json(const Refused& refused) {
 json to_json(const Lease& lease) {
   json about{{"version", lease.version}, {"slots", to_json(lease.slots)}, {"reason", cut(lease.reason)}};
   if (lease.hold) about["hold"] = true;
+  if (!lease.beside.empty()) about["beside"] = lease.beside;
   return {{"lease", about}};
 }
 
@@ -183,6 +189,17 @@ JobPhase read_phase(LineReader& from) {
   return JobPhase::kWaiting;
 }
 
+std::vector<Rate> read_rates(LineReader& from, const char* name) {
+  std::vector<Rate> rates;
+  from.each(name, kMaxRates, [&](LineReader& entry) {
+    rates.push_back({.workers = entry.whole("workers", 1, kMaxLeasedSlots),
+                     .hosts = entry.whole("hosts", 1, kMaxLeasedSlots),
+                     .samples_per_s = entry.real("samples_per_s", 0, static_cast<double>(kMaxCount)),
+                     .views = entry.whole("views", 1, UINT32_MAX, 1)});
+  });
+  return rates;
+}
+
 Report read_report(LineReader& from) {
   Report report;
   report.lease = from.number("lease", 0, kMaxCount);
@@ -192,12 +209,8 @@ Report read_report(LineReader& from) {
   report.step = from.number("step", 0, kMaxCount);
   report.samples = from.number("samples", 0, kMaxCount);
   if (!from.is_null("samples_total")) report.samples_total = from.number("samples_total", 0, kMaxCount);
-  from.each("rates", kMaxRates, [&](LineReader& entry) {
-    report.rates.push_back({.workers = entry.whole("workers", 1, kMaxLeasedSlots),
-                            .hosts = entry.whole("hosts", 1, kMaxLeasedSlots),
-                            .samples_per_s = entry.real("samples_per_s", 0, static_cast<double>(kMaxCount)),
-                            .views = entry.whole("views", 1, UINT32_MAX, 1)});
-  });
+  report.rates = read_rates(from, "rates");
+  report.packed_rates = read_rates(from, "packed_rates");
   report.memory_bytes = from.number("memory_bytes", 0, kMaxCount, 0);
   if (!from.is_null("wants")) report.wants = from.whole("wants", 0, kMaxLeasedSlots);
   report.lost_hosts = from.names("lost_hosts", kMaxHosts);
@@ -210,6 +223,7 @@ Lease read_lease(LineReader& from) {
   lease.slots = read_slots(from, "slots");
   lease.hold = from.flag("hold");
   lease.reason = from.text("reason");
+  if (!from.is_null("beside")) lease.beside = from.name("beside");
   return lease;
 }
 

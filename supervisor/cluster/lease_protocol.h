@@ -6,11 +6,13 @@
 //          "wishes":{"one_host":false,"most_hosts":0,"hosts":[]},
 //          "priority":0,"deadline_s":N|null}
 //   down  {"ok":true,"job":"j7"}  or  {"ok":false,"text":"why"}, after which the connection is closed
-//   down  {"lease":{"version":7,"slots":[{"host":"h1","slots":[0,1,3],"of":8}],"hold":false,"reason":"…"}}
+//   down  {"lease":{"version":7,"slots":[{"host":"h1","slots":[0,1,3],"of":8}],"hold":false,"reason":"…",
+//          "beside":"j2"}}  beside: a job that has these slots, too; absent: none
 //   down  {"queue":{"place":3,"of":7,"why":"…"}}  while it has no slots
 //   down  {"end":{"why":"…"}}
 //   up    {"report":{"lease":7,"holds":[…],"phase":"training","workers":4,"step":120,"samples":30720,
-//          "samples_total":N|null,"rates":[{"workers":4,"hosts":1,"samples_per_s":812.0,"views":12}],"memory_bytes":N,
+//          "samples_total":N|null,"rates":[{"workers":4,"hosts":1,"samples_per_s":812.0,"views":12}],
+//          "packed_rates":[…], which were measured beside the job of the newest lease; "memory_bytes":N,
 //          "wants":N|null,"lost_hosts":["h3"]}}
 //   up    {"ended":{"status":0}}, after which the run holds nothing
 //
@@ -103,7 +105,8 @@ struct Report {
   std::uint64_t step = 0;
   std::uint64_t samples = 0;
   std::optional<std::uint64_t> samples_total;
-  std::vector<Rate> rates;
+  std::vector<Rate> rates = {};
+  std::vector<Rate> packed_rates = {};  // beside the other job of the lease; `views` counts all of them
   std::uint64_t memory_bytes = 0;       // of the largest worker; 0: not known
   std::optional<std::uint32_t> wants;   // slots that its own policy asks for; nothing: as many as it is given
   std::vector<std::string> lost_hosts;  // that it found lost
@@ -131,6 +134,7 @@ struct Lease {
   std::vector<HostSlots> slots;
   bool hold = false;  // stand still on these slots
   std::string reason;
+  std::string beside = {};  // the id of a job that has these slots, too; empty: none
   bool operator==(const Lease&) const = default;
 };
 

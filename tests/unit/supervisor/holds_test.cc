@@ -78,6 +78,23 @@ TEST_CASE("speeds are means of what was measured at a size, without first steps"
   CHECK(book.rates()[0].views == 2);
 }
 
+TEST_CASE("what was measured beside another job is kept apart, and an interval that has of both counts for nobody") {
+  RateBook book;
+  book.add({interval(2, 1, 1000), interval(2, 1, 1000)}, 1);
+  book.set_beside("j2");
+  for (int i = 0; i < 7; ++i) book.add({interval(2, 1, 400)}, 1);
+  CHECK(book.rates() == std::vector<Rate>{{2, 1, 1000, 2}});
+  CHECK(book.packed_rates() == std::vector<Rate>{{2, 1, 400, 6}});
+  for (int i = 0; i < 7; ++i) book.add({interval(2, 1, 800)}, 1);
+  CHECK(book.packed_rates()[0].samples_per_s > 750);
+  CHECK(book.packed_rates()[0].views == 13);
+  book.set_beside("j3");
+  CHECK(book.packed_rates().empty());
+  book.set_beside("");
+  book.add({interval(2, 1, 1), interval(2, 1, 1000)}, 1);
+  CHECK(book.rates() == std::vector<Rate>{{2, 1, 1000, 3}});
+}
+
 TEST_CASE("the newest speeds count most") {
   RateBook book;
   for (int i = 0; i < 200; ++i) book.add({interval(2, 1, 100)}, 1);

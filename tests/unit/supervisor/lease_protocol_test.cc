@@ -40,6 +40,7 @@ Report some_report() {
           .samples = 30720,
           .samples_total = {},
           .rates = {{.workers = 4, .hosts = 1, .samples_per_s = 812.25, .views = 12}},
+          .packed_rates = {{.workers = 4, .hosts = 2, .samples_per_s = 400.5, .views = 3}},
           .memory_bytes = 1u << 30,
           .wants = 3,
           .lost_hosts = {"h3"}};
@@ -88,6 +89,7 @@ TEST_CASE("what a cluster says arrives as it was said") {
       Refused{"no cluster for you"},
       Lease{.version = 7, .slots = {{"h1", {0, 1, 3}, 8}, {"h2", {5}}}, .hold = true, .reason = "afs-l: gain"},
       Lease{.version = 8, .slots = {}, .hold = false, .reason = ""},
+      Lease{.version = 9, .slots = {{"h1", {0}, 8}}, .hold = false, .reason = "gandiva: packing_tried", .beside = "j3"},
       QueuePlace{.place = 3, .of = 7, .why = "earlier jobs"},
       End{"cancelled by its user"}};
   for (const FromCluster& message : messages) {
