@@ -59,7 +59,8 @@ TableKey text_key(std::string name, std::string& target) {
           }};
 }
 
-TableKey flag_key(std::string name, std::optional<bool>& target) {
+template <class Flag>
+TableKey flag_key(std::string name, Flag& target) {
   return {std::move(name), "true or false", [&target](const toml::node& node) {
             const auto* value = node.as_boolean();
             if (value == nullptr) return false;
@@ -105,6 +106,8 @@ class ClusterReader {
     if (result_.name.empty()) complain("name is missing: a cluster needs a name, or a directory and a name");
     if (heuristics::sharing::find_sharing_policy(result_.policy) == nullptr || result_.policy == "max-min-fluid") {
       complain_policy();
+    } else if (result_.packing && !heuristics::sharing::find_sharing_policy(result_.policy)->packs) {
+      complain("packing = true needs a policy that packs two jobs into a slot: policy = \"gandiva\"");
     }
     if (!result_.host_list.empty() && !result_.host_file.empty()) {
       complain("hosts: give either hosts.list or hosts.file");
@@ -134,6 +137,7 @@ class ClusterReader {
                       text_key("policy", to.policy),
                       whole_key("slice_ms", 100, kMaxMs, to.slice_ms),
                       whole_key("suspended_per_slot", 0, 100, to.suspended_per_slot),
+                      flag_key("packing", to.packing),
                       whole_key("recall_timeout_ms", 100, kMaxMs, to.recall_timeout_ms),
                       whole_key("resume_timeout_ms", 100, kMaxMs, to.resume_timeout_ms),
                       whole_key("join_timeout_ms", 1000, kMaxMs, to.join_timeout_ms),

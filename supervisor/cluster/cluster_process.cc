@@ -165,7 +165,8 @@ void ClusterProcess::act(const jobs::Refuse& one) {
 
 void ClusterProcess::act(const jobs::SendLease& lease) {
   server_->send(lease.connection,
-                to_line(FromCluster(Lease{lease.version, named(lease.slots), lease.hold, lease.reason})));
+                to_line(FromCluster(Lease{lease.version, named(lease.slots), lease.hold, lease.reason,
+                                          lease.beside == 0 ? std::string() : jobs::id_text(lease.beside)})));
 }
 
 void ClusterProcess::act(const jobs::SendPlace& place) {
@@ -317,6 +318,9 @@ void ClusterProcess::take_report(std::uint64_t connection, const Report& report)
   event.samples = report.samples;
   event.samples_total = report.samples_total;
   for (const Rate& rate : report.rates) event.rates.push_back({rate.workers, rate.samples_per_s, rate.views});
+  for (const Rate& rate : report.packed_rates) {
+    event.rates.push_back({rate.workers, rate.samples_per_s, rate.views, true});
+  }
   event.memory_bytes = report.memory_bytes;
   event.wants = report.wants;
   for (const std::string& name : report.lost_hosts) {

@@ -130,6 +130,8 @@ Object job_json(const jobs::Job& job, const jobs::Cluster& cluster, const Cluste
   const bool works = book.in_use(job.id) > 0;
   out["slots"] = book.in_use(job.id);
   out["share"] = job.share;
+  const auto beside = book.lease(job.id).beside;
+  out["beside"] = beside == 0 ? Object() : Object(jobs::id_text(beside));
   out["leased"] = places_json(works ? book.lease(job.id).slots : jobs::Slots(), cluster.hosts());
   out["stands_on"] = places_json(book.parked(job.id), cluster.hosts());
   out["version"] = book.lease(job.id).version;

@@ -96,8 +96,9 @@ struct Encode {
     out["waiting"] = one.waiting;
     out["shares"] = Record::array();
     for (const auto& share : one.shares) {
-      out["shares"].push_back(
-          {{"job", share.job}, {"before", share.before}, {"after", share.after}, {"why", share.why}});
+      Record& one_share = out["shares"].emplace_back(
+          Record{{"job", share.job}, {"before", share.before}, {"after", share.after}, {"why", share.why}});
+      if (share.beside != 0) one_share["beside"] = share.beside;
     }
   }
   void operator()(const record::Leased& one) const {
@@ -106,6 +107,7 @@ struct Encode {
     out["slots"] = slots_json(one.slots, hosts);
     out["reason"] = one.reason;
     if (one.hold) out["hold"] = true;
+    if (one.beside != 0) out["beside"] = one.beside;
   }
   void operator()(const record::Stood& one) const {
     event("stands", one.job);
@@ -206,7 +208,8 @@ record::Decided decided_from(const nlohmann::json& in) {
   one.waiting = in.at("waiting").get<std::uint32_t>();
   for (const auto& share : in.at("shares")) {
     one.shares.push_back({share.at("job").get<jobs::JobId>(), share.at("before").get<std::uint32_t>(),
-                          share.at("after").get<std::uint32_t>(), share.at("why").get<std::string>()});
+                          share.at("after").get<std::uint32_t>(), share.at("why").get<std::string>(),
+                          share.value("beside", jobs::JobId(0))});
   }
   return one;
 }
@@ -237,8 +240,12 @@ std::optional<jobs::Record> record_of_job(const std::string& event, const nlohma
   const auto job = in.at("job").get<jobs::JobId>();
   if (event == "submitted") return submitted_from(in, job);
   if (event == "leased") {
-    return record::Leased{job, in.at("version").get<std::uint64_t>(), slots_from(in.at("slots"), hosts),
-                          in.at("reason").get<std::string>(), in.value("hold", false)};
+    return record::Leased{job,
+                          in.at("version").get<std::uint64_t>(),
+                          slots_from(in.at("slots"), hosts),
+                          in.at("reason").get<std::string>(),
+                          in.value("hold", false),
+                          in.value("beside", jobs::JobId(0))};
   }
   if (event == "stands") return record::Stood{job, slots_from(in.at("slots"), hosts)};
   if (event == "returned") return record::Returned{job, slots_from(in.at("slots"), hosts)};

@@ -38,6 +38,7 @@ struct SendLease {
   Slots slots;
   std::string reason;
   bool hold = false;  // stand still there
+  JobId beside = 0;   // works on slots of this lease, too
 };
 struct SendPlace {
   Connection connection = 0;

@@ -32,7 +32,7 @@ const char* name_of(Phase phase) {
 Cluster::Cluster(Settings settings)
     : settings_(std::move(settings)),
       spec_(sharing::find_sharing_policy(settings_.policy)),
-      policy_(spec_->make({settings_.slice_s})),
+      policy_(spec_->make({settings_.slice_s, settings_.packing})),
       rng_(settings_.seed) {}
 
 std::uint32_t Cluster::slots() const {
@@ -179,7 +179,8 @@ void Cluster::settle(double now_s) {
     if (found == jobs_.end()) continue;
     Job& job = found->second;
     const auto& lease = book_.lease(holder);
-    write(record::Leased{job.id, lease.version, lease.slots, job.why, lease.hold});
+    write(record::Leased{job.id, lease.version, lease.slots, job.why, lease.hold, lease.beside});
+    if (lease.beside != job.packed.beside) job.packed = {lease.beside, lease.version, {}};
     if (job.below_share && !lease.slots.empty()) {
       job.below_share = false;
       decide_soon(now_s, id_text(job.id) + " goes on");
@@ -192,7 +193,7 @@ void Cluster::settle(double now_s) {
 void Cluster::send_lease(const Job& job) {
   const auto& lease = book_.lease(job.id);
   if (job.phase == Phase::kJoined && lease.version > 0) {
-    actions_.emplace_back(SendLease{job.connection, lease.version, lease.slots, job.why, lease.hold});
+    actions_.emplace_back(SendLease{job.connection, lease.version, lease.slots, job.why, lease.hold, lease.beside});
   }
 }
 
@@ -241,10 +242,13 @@ void Cluster::start(Job& job, double now_s) {
 
 std::optional<double> Cluster::left_s(const Job& job) const {
   if (!job.spec.samples_total || job.workers == 0) return std::nullopt;
-  const auto rate = job.rates.find(job.workers);
-  if (rate == job.rates.end() || rate->second.samples_per_s <= 0) return std::nullopt;
+  const auto alone = job.rates.find(job.workers);
+  const double rate = job.packed.rate.views > 0  ? job.packed.rate.samples_per_s
+                      : alone != job.rates.end() ? alone->second.samples_per_s
+                                                 : 0;
+  if (rate <= 0) return std::nullopt;
   const double left = static_cast<double>(*job.spec.samples_total) - static_cast<double>(job.samples);
-  return std::max(0.0, left) / rate->second.samples_per_s;
+  return std::max(0.0, left) / rate;
 }
 
 void Cluster::forget_old() {

@@ -2,8 +2,9 @@
 // keeps the jobs' lives, the users' limits, the policy's decisions and the leases; it knows no sockets, files or
 // processes.
 //
-// Rules that hold after every step (broken_rules()): a slot is leased to one run; it passes on when its holder has
-// given it back or cannot use it any more; versions of a lease only rise; what is recorded comes before what is done.
+// Rules that hold after every step (broken_rules()): a slot is leased to one run, to two only where a decision packed
+// them; it passes on when its holder has given it back or cannot use it any more; versions of a lease only rise; what
+// is recorded comes before what is done.
 //
 // Ownership: owns everything it holds. Thread: one. Deterministic: the same events at the same times from the same seed
 // give the same actions. Errors: what a run or a user does wrong is answered; nothing throws.
@@ -39,6 +40,7 @@ struct Settings {
   double orphan_grace_s = 120;           // after which a run without a supervisor has no workers left
   double probe_interval_s = 1;           // between two looks at a run whose connection was lost
   std::uint32_t suspended_per_slot = 0;  // jobs that may stand still in memory there; 0: none does
+  bool packing = false;                  // two jobs may share slots, under a policy that packs
   std::uint32_t max_failures = 5;        // in a row, without progress
   std::uint32_t max_jobs = 20'000;       // that have not ended
   std::size_t kept_ended = 1000;
@@ -61,6 +63,9 @@ class Cluster {
   Actions step(const Event& event, double now_s);
   // When to step(Tick) at the latest; infinite: never.
   double wake_s(double now_s);
+
+  // What two jobs in the same slots do, for people.
+  static std::string looks_text(const heuristics::sharing::Grant& grant);
 
   const Settings& settings() const { return settings_; }
   const std::map<JobId, Job>& jobs() const { return jobs_; }
@@ -112,6 +117,16 @@ class Cluster {
   struct Freed;
   void give_turns(Round& round, bool working, Claimed& claimed, Freed& freed) const;
   void reserve(Round& round) const;
+
+  // Two jobs in the same slots. In packing.cc.
+  bool may_pack(const Job& job) const;
+  std::optional<std::uint64_t> only_beside(const Round& round, const Job& job) const;
+  void tell_of_packing(const Round& round, std::size_t place, heuristics::sharing::JobView& view) const;
+  static std::vector<std::uint32_t> shares_without_guests(const Round& round,
+                                                          const std::vector<heuristics::sharing::Bounds>& bounds,
+                                                          std::vector<heuristics::sharing::UserLimits> users);
+  void seat_guests(Round& round) const;
+  static std::string packing_text(const Round& round, std::size_t place);
 
   // In deadlines.cc.
   static double deadline_at_s(const Job& job);

@@ -31,9 +31,13 @@ std::string number_text(double number) {
 }
 
 std::string reason_of(const std::string& policy, const sharing::Grant& grant, std::uint32_t share) {
+  if (share == 0 && grant.why == sharing::Why::kUndone) {
+    return policy + ": packing_undone, " + Cluster::looks_text(grant);
+  }
   if (share == 0) return policy + ": no slot is free for it now";
   std::string text = policy + ": " + sharing::name(grant.why);
-  if (grant.number != 0) text += " " + number_text(grant.number);
+  const bool is_packed = grant.beside != sharing::kNoJob;  // packing_text() says its number
+  if (grant.number != 0 && !is_packed) text += " " + number_text(grant.number);
   if (share != static_cast<std::uint32_t>(grant.slots)) text += ", within its sizes and limits";
   return text;
 }
@@ -49,6 +53,7 @@ void Cluster::decide(double now_s) {
   bound(round, now_s);
   exchange(round);
   place(round);
+  seat_guests(round);
   adopt(round, now_s);
   gone_.clear();
   ++decisions_;
@@ -61,11 +66,9 @@ void Cluster::gather(Round& round, double now_s) {
   for (auto& [id, job] : jobs_) {
     if (!job.live()) continue;
     account(job, now_s);
-    if (pinned(job)) {
-      round.block(book_.owned(id));
-    } else {
-      round.block(book_.overdue(id, now_s - settings_.recall_timeout_s));
-    }
+    Slots gone = pinned(job) ? book_.owned(id) : book_.overdue(id, now_s - settings_.recall_timeout_s);
+    std::erase_if(gone, [&, me = id](auto slot) { return book_.other_owner(me, slot) != 0; });
+    round.block(gone);
     const bool takes_part = job.may_run() && !job.paused && now_s >= job.not_before_s;
     if (takes_part || at_work(job)) round.jobs.push_back(&job);
     if (!takes_part && !pinned(job) && !at_work(job)) round.idle.push_back(&job);
@@ -105,6 +108,8 @@ std::uint32_t Cluster::most_of(const Job& job, std::uint32_t slots) const {
 // Priorities are strict: those of the highest share all slots, the next ones what is left.
 void Cluster::ask_policy(Round& round, double now_s) {
   round.grants.resize(round.jobs.size());
+  round.host_of.assign(round.jobs.size(), Round::kNone);
+  round.guest_of = round.host_of;
   std::uint32_t left = round.slots;
   for (std::size_t first = 0; first < round.jobs.size();) {
     std::size_t last = first;
@@ -138,7 +143,13 @@ std::uint32_t Cluster::ask_for(Round& round, std::size_t first, std::size_t last
   std::uint32_t granted = 0;
   for (std::size_t place = first; place < last; ++place) {
     round.grants[place] = decision.grants[place - first];
-    granted += static_cast<std::uint32_t>(round.grants[place].slots);
+    const std::uint64_t beside = round.grants[place].beside;
+    for (std::size_t host = first; beside != sharing::kNoJob && host < last; ++host) {
+      if (round.jobs[host]->seen_as != beside) continue;
+      round.host_of[place] = host;
+      round.guest_of[host] = place;
+    }
+    if (!round.is_guest(place)) granted += static_cast<std::uint32_t>(round.grants[place].slots);
   }
   return granted;
 }
@@ -161,6 +172,7 @@ sharing::JobView Cluster::view_of(const Round& round, std::size_t place) const {
     const double length = lengths_.empty() ? kGuessedLength_s * round.guess : lengths_[lengths_.size() / 2];
     view.remaining = std::max({1.0, length - view.done, view.done / 10});
   }
+  if (settings_.packing) tell_of_packing(round, place, view);
   return view;
 }
 
@@ -183,7 +195,7 @@ void Cluster::bound(Round& round, double now_s) {
     if (limits.slots != kNoLimit) limits.slots -= std::min(limits.slots, owned);
     if (limits.running != kNoLimit && limits.running > 0) --limits.running;
   }
-  round.shares = sharing::whole_shares(round.grants, bounds, std::move(users), round.slots);
+  round.shares = shares_without_guests(round, bounds, std::move(users));
 }
 
 void Cluster::adopt(Round& round, double now_s) {
@@ -199,7 +211,7 @@ void Cluster::adopt(Round& round, double now_s) {
     Job& job = *round.jobs[place];
     const auto share = static_cast<std::uint32_t>(round.slots_of[place].size());
     if (share == 0) ++decided.waiting;
-    if (!job.paused) job.why = reason_of(settings_.policy, round.grants[place], share);
+    if (!job.paused) job.why = reason_of(settings_.policy, round.grants[place], share) + packing_text(round, place);
     if (place < round.blocked.size() && round.blocked[place]) {
       job.why = settings_.policy + (is_away(job) ? ": the slots on which it stands still are in use"
                                                  : ": no slot has memory for another job (suspended_per_slot)");
@@ -207,9 +219,13 @@ void Cluster::adopt(Round& round, double now_s) {
     if (!job.paused) job.why += deadline_text(job, now_s);
     job.to_stand = share > 0 && round.grants[place].slots < 1 && job.spec.stands && settings_.suspended_per_slot > 0;
     job.below_share = place < round.reserved.size() && !round.reserved[place].empty() && share < round.shares[place];
-    if (share == job.share) continue;
-    decided.shares.push_back({job.id, job.share, share, job.why});
+    const JobId beside = share > 0 && round.is_guest(place) ? round.jobs[round.host_of[place]]->id : 0;
+    const bool pays = beside != 0 && round.grants[place].why == sharing::Why::kKept;
+    if (share == job.share && beside == job.beside && pays == job.pays) continue;
+    decided.shares.push_back({job.id, job.share, share, job.why, beside});
     job.share = share;
+    job.beside = beside;
+    job.pays = pays;
     job.place_reported = 0;
   }
   left_idle_ = std::find(round.blocked.begin(), round.blocked.end(), true) != round.blocked.end();
@@ -220,12 +236,14 @@ void Cluster::adopt(Round& round, double now_s) {
   if (!decided.shares.empty()) write(std::move(decided));
   std::vector<std::pair<Holder, Slots>> plan;
   std::vector<Holder> standing;
+  std::vector<heuristics::leases::Pair> pairs;
   for (std::size_t place = 0; place < round.jobs.size(); ++place) {
     const Job& job = *round.jobs[place];
     if (is_to_stand(job, static_cast<std::uint32_t>(round.slots_of[place].size()))) standing.push_back(job.id);
     plan.emplace_back(job.id, std::move(round.slots_of[place]));
+    if (job.beside != 0) pairs.push_back({job.beside, job.id});
   }
-  book_.plan(plan);
+  book_.plan(plan, pairs);
   for (const Holder holder : standing) book_.park(holder);
   settle(now_s);
   send_places();

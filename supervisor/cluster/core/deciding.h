@@ -21,11 +21,19 @@ struct Cluster::Round {
   std::vector<heuristics::sharing::Curve> curves;
   std::vector<heuristics::sharing::Grant> grants;
   std::vector<std::uint32_t> shares;
+  std::vector<std::size_t> host_of;     // by job: the place of the one whose slots it is to share, or kNone
+  std::vector<std::size_t> guest_of;    // and the other way round
   std::vector<bool> blocked;            // by job: the slots on which it stands still are in use
   std::vector<Slots> reserved;          // by job: on which it goes on
   std::vector<std::vector<bool>> full;  // one more job would be too many in memory
   std::vector<std::vector<bool>> open;  // `usable` without `reserved` and `full`
   std::vector<Slots> slots_of;
+
+  static constexpr std::size_t kNone = SIZE_MAX;
+
+  bool is_guest(std::size_t place) const { return place < host_of.size() && host_of[place] != kNone; }
+  // It is to have slots: its own, or those of its host.
+  bool works(std::size_t place) const { return shares[is_guest(place) ? host_of[place] : place] > 0; }
 
   bool is_usable(heuristics::leases::Slot slot) const {
     return slot.host < usable.size() && slot.number < usable[slot.host].size() && usable[slot.host][slot.number];

@@ -53,6 +53,7 @@ struct RateSeen {
   std::uint32_t workers = 0;
   double samples_per_s = 0;
   std::uint32_t views = 0;
+  bool packed = false;  // while another run shared its slots
 };
 
 struct Report {

@@ -76,6 +76,13 @@ struct Measured {
   bool counts() const { return views >= kFewestViews && samples_per_s > 0; }
 };
 
+// What a job has measured while it shared slots with another one.
+struct Packed {
+  JobId beside = 0;           // 0: it shares none
+  std::uint64_t version = 0;  // of the lease that said so first
+  Measured rate;              // at its present size
+};
+
 struct Job {
   JobId id = 0;
   JobSpec spec;
@@ -108,7 +115,8 @@ struct Job {
   std::uint64_t samples = 0;
   std::uint64_t memory_bytes = 0;
   std::optional<std::uint32_t> wants;
-  std::map<std::uint32_t, Measured> rates;  // by workers
+  std::map<std::uint32_t, Measured> rates;  // by workers, while it shared no slots
+  Packed packed;
   std::vector<std::uint32_t> lost_hosts;
   std::uint32_t slots_in_time = 0;  // that it is to have at least, to end in time; 0: none
   bool in_time = false;             // they could be given
@@ -124,6 +132,8 @@ struct Job {
   std::uint64_t seen_as = 0;
   std::int32_t seen_priority = 0;
   std::uint32_t share = 0;  // slots that it is meant to have
+  JobId beside = 0;         // whose slots those are; 0: its own
+  bool pays = false;        // to be there, as far as is measured
   double settled_s = 0;     // up to which the next three are counted
   double running_s = 0;
   double slot_s = 0;

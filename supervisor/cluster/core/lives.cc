@@ -152,6 +152,11 @@ void Cluster::take_figures(Job& job, const Report& report, double now_s) {
   if (report.samples_total) job.spec.samples_total = report.samples_total;
   bool measured = false;
   for (const RateSeen& rate : report.rates) {
+    if (rate.packed) {
+      const bool present = job.packed.beside != 0 && report.lease >= job.packed.version;
+      if (present && rate.workers == report.workers) job.packed.rate = {rate.samples_per_s, rate.views};
+      continue;
+    }
     Measured& known = job.rates[rate.workers];
     const Measured before = std::exchange(known, {rate.samples_per_s, std::max(1U, rate.views)});
     measured = measured || before.views == 0 || before.counts() != known.counts();
@@ -241,6 +246,8 @@ void Cluster::left(Job& job, int status, const std::string& why, double now_s) {
   }
   const Slots slots = book_.vacate(job.id);
   job.share = 0;
+  job.beside = 0;
+  job.packed = {};
   write(record::Left{job.id, status, why});
   if (!slots.empty()) write(record::Returned{job.id, slots});
   if (!resuming_) settle(now_s);
@@ -263,6 +270,7 @@ void Cluster::finish(Job& job, int status, const std::string& why, double now_s)
   job.exit_status = status;
   job.ended_s = now_s;
   job.share = 0;
+  job.beside = 0;
   job.slots_in_time = 0;
   job.workers = 0;
   gone_.push_back({job.seen_as, job.seen_priority, job.spec.start, job.slot_s, static_cast<double>(job.samples)});

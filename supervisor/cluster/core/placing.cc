@@ -43,7 +43,8 @@ void keep_largest(std::vector<placement::Piece>& pieces, std::uint32_t most_host
 // Chooses numbers for the pieces of all jobs on one host after another.
 class Numbers {
  public:
-  using Owner = std::function<JobId(heuristics::leases::Slot)>;
+  // Of two owners the given one counts.
+  using Owner = std::function<JobId(JobId, heuristics::leases::Slot)>;
 
   Numbers(std::vector<std::vector<bool>> free, Owner owner) : free_(std::move(free)), owner_(std::move(owner)) {}
 
@@ -54,7 +55,8 @@ class Numbers {
     for (const auto slot : planned) {
       if (slot.host == piece.host && free_[slot.host][slot.number]) here.push_back(slot);
     }
-    std::stable_sort(here.begin(), here.end(), [&](auto a, auto b) { return (owner_(a) == job) > (owner_(b) == job); });
+    std::stable_sort(here.begin(), here.end(),
+                     [&](auto a, auto b) { return (owner_(job, a) == job) > (owner_(job, b) == job); });
     if (here.size() > piece.slots) here.resize(piece.slots);
     for (const auto slot : here) take(slot, kept);
   }
@@ -76,7 +78,7 @@ class Numbers {
 
  private:
   int rank_of(JobId job, heuristics::leases::Slot slot) const {
-    const JobId owner = owner_(slot);
+    const JobId owner = owner_(job, slot);
     return owner == job ? 0 : owner == kNobody ? 1 : 2;
   }
   void take(heuristics::leases::Slot slot, Slots& slots) {
@@ -192,13 +194,19 @@ void Cluster::place(Round& round) {
   for (std::size_t place = 0; place < round.jobs.size(); ++place) {
     const JobId job = round.jobs[place]->id;
     planned[place] = book_.lease(job).hold ? book_.owned(job) : book_.planned(job);
+    const bool leaves_host = round.jobs[place]->beside != 0 && !round.is_guest(place) &&
+                             std::any_of(round.jobs.begin(), round.jobs.end(),
+                                         [&](const Job* other) { return other->id == round.jobs[place]->beside; });
+    if (leaves_host || round.is_guest(place)) planned[place].clear();
     std::erase_if(planned[place],
                   [&](auto slot) { return !round.is_usable(slot) || !round.open[slot.host][slot.number]; });
   }
   auto placed = pieces(round, planned);
   place_smaller(round, placed);
   round.slots_of.assign(round.jobs.size(), {});
-  Numbers numbers(round.open, [this](heuristics::leases::Slot slot) { return book_.owner(slot); });
+  Numbers numbers(round.open, [this](JobId job, heuristics::leases::Slot slot) {
+    return book_.owns(job, slot) ? job : book_.owner(slot);
+  });
   for (std::size_t place = 0; place < round.jobs.size(); ++place) {
     round.slots_of[place] = round.reserved[place];
     if (!round.reserved[place].empty()) continue;

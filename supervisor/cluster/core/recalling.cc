@@ -39,6 +39,7 @@ struct Recall {
     for (const auto& share : record.shares) {
       if (Job* const found = job(share.job)) {
         found->share = share.after;
+        found->beside = share.beside;
         found->why = share.why;
       }
     }
@@ -63,7 +64,8 @@ struct Recall {
     if (found == nullptr || !found->live()) return;
     account(*found);
     if (found->first_start_s == kNever && !record.slots.empty()) found->first_start_s = now_s;
-    book.recall_lease(record.job, {record.version, record.slots, record.hold}, now_s);
+    if (record.beside != found->packed.beside) found->packed = {record.beside, record.version, {}};
+    book.recall_lease(record.job, {record.version, record.slots, record.hold, record.beside}, now_s);
   }
   void operator()(const record::Stood& record) const {
     Job* const found = job(record.job);
@@ -109,7 +111,9 @@ struct Recall {
   }
   void operator()(const record::Left& record) const {
     Job* const found = job(record.job);
-    if (found != nullptr && found->live()) found->phase = Phase::kQueued;
+    if (found == nullptr || !found->live()) return;
+    found->phase = Phase::kQueued;
+    found->beside = 0;
   }
   void operator()(const record::HasEnded& record) const {
     Job* const found = job(record.job);
@@ -122,6 +126,7 @@ struct Recall {
     for (const RateSeen& rate : record.rates) found->rates[rate.workers] = {rate.samples_per_s, rate.views};
     found->ended_s = now_s;
     found->share = 0;
+    found->beside = 0;
     book.forget(record.job);
     const auto length = static_cast<double>(record.samples);
     if (record.status == 0 && length > 0)

@@ -28,6 +28,7 @@ struct Share {
   JobId job = 0;
   std::uint32_t before = 0, after = 0;
   std::string why;
+  JobId beside = 0;  // whose slots it shares; 0: they are its own
 };
 // Jobs whose share changes. Before the leases that follow from it.
 struct Decided {
@@ -43,6 +44,7 @@ struct Leased {
   Slots slots;
   std::string reason;
   bool hold = false;  // stand still there
+  JobId beside = 0;   // works on slots of this lease, too
 };
 // It stands still, and its slots pass on.
 struct Stood {

@@ -36,16 +36,16 @@ void Cluster::find_full(Round& round) const {
       round.full[host][number] = parked > 0 && parked >= settings_.suspended_per_slot + 1;
     }
   }
+  std::map<heuristics::leases::Slot, std::uint32_t> more;  // two that share a slot may both be about to stand there
   const auto stands = [&](const Job& job) {
     for (const auto slot : book_.lease(job.id).slots) {
-      if (round.is_usable(slot) && book_.parked_on(slot) >= settings_.suspended_per_slot) {
-        round.full[slot.host][slot.number] = true;
-      }
+      const std::uint32_t there = book_.parked_on(slot) + more[slot]++;
+      if (round.is_usable(slot) && there >= settings_.suspended_per_slot) round.full[slot.host][slot.number] = true;
     }
   };
   for (std::size_t place = 0; place < round.shares.size(); ++place) {
     const Job& job = *round.jobs[place];
-    if (book_.in_use(job.id) > 0 && is_to_stand(job, round.shares[place])) stands(job);
+    if (book_.in_use(job.id) > 0 && is_to_stand(job, round.works(place) ? 1 : 0)) stands(job);
   }
   for (const Job* job : round.idle) {
     if (book_.in_use(job->id) > 0 && is_to_stand(*job, 0)) stands(*job);
@@ -183,7 +183,8 @@ void Cluster::exchange(Round& round) const {
 void Cluster::give_turns(Round& round, bool working, Claimed& claimed, Freed& freed) const {
   for (std::size_t place = 0; place < round.jobs.size(); ++place) {
     const Job& job = *round.jobs[place];
-    const bool waits = round.shares[place] == 0 && !round.blocked[place] && working == (book_.in_use(job.id) > 0);
+    const bool waits = round.shares[place] == 0 && !round.blocked[place] && !round.is_guest(place) &&
+                       working == (book_.in_use(job.id) > 0);
     if (!waits || freed.left(job) < job.spec.min) continue;
     const Slots slots = within_reach(round, job, claimed);
     if (slots.size() < job.spec.min) continue;

@@ -18,17 +18,23 @@ std::pair<std::uint64_t, std::uint64_t> seeds() {
 
 TEST_CASE("under any faults no slot is used twice, and every job ends at last") {
   const auto [from, to] = seeds();
-  std::uint64_t events = 0;
+  std::uint64_t events = 0, kept = 0, undone = 0;
   int broken = 0;
   for (std::uint64_t seed = from; seed <= to && broken < 5; ++seed) {
     World world(seed);
     const std::string problem = world.run();
     events += world.events();
+    kept += world.kept();
+    undone += world.undone();
     if (problem.empty()) continue;
     ++broken;
     FAIL_CHECK("seed " << seed << ": " << problem);
   }
   CHECK(events > (to - from + 1) * 50);
+  if (to - from < 1000) return;
+  MESSAGE(kept << " pairs were kept and " << undone << " undone");
+  CHECK(kept > 20);
+  CHECK(undone > 20);
 }
 
 }  // namespace

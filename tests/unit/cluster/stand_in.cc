@@ -5,23 +5,32 @@
 namespace elastictrain::jobs::test {
 
 // Every worker adds less than the one before; 10 samples a second alone.
-static double rate_of(std::size_t workers) {
+double rate_of(std::size_t workers) {
   double rate = 0;
   for (std::size_t worker = 0; worker < workers; ++worker) rate += 10.0 / (1 + 0.1 * static_cast<double>(worker));
   return rate;
 }
 
 void StandIn::train(double now_s) {
-  if (!stands && processes.size() >= spec.min) samples += rate_of(processes.size()) * std::max(0.0, now_s - trained_s);
+  const double speed = beside == 0 ? 1 : packed_speed();
+  if (!stands && processes.size() >= spec.min) {
+    samples += speed * rate_of(processes.size()) * std::max(0.0, now_s - trained_s);
+  }
   trained_s = now_s;
+}
+
+double StandIn::packed_speed() const {
+  return (job + beside) % 2 == 0 ? 0.8 : 0.3;
 }
 
 bool StandIn::wants_to_leave() const {
   return allowed.empty() && !processes.empty() && spec.suspends;
 }
 
-void StandIn::take(std::uint64_t version, const Slots& slots, bool hold_now) {
+void StandIn::take(std::uint64_t version, const Slots& slots, bool hold_now, JobId beside_now) {
   if (version <= seen) return;
+  if (beside_now != beside) packed_views = 0;
+  beside = beside_now;
   seen = version;
   allowed = {slots.begin(), slots.end()};
   if (stands && !hold_now) still = processes;
@@ -73,8 +82,11 @@ Report StandIn::report() {
   report.workers = static_cast<std::uint32_t>(processes.size());
   report.samples = static_cast<std::uint64_t>(samples);
   report.samples_total = spec.samples_total;
-  if (!processes.empty() && !stands) ++views[report.workers];
+  if (!processes.empty() && !stands && beside == 0) ++views[report.workers];
   for (const auto& [workers, count] : views) report.rates.push_back({workers, rate_of(workers), count});
+  if (!processes.empty() && !stands && beside != 0) {
+    report.rates.push_back({report.workers, rate_of(processes.size()) * packed_speed(), ++packed_views, true});
+  }
   return report;
 }
 

@@ -22,6 +22,9 @@ struct Faults {
   bool lies = false;        // now and then says what cannot be
 };
 
+// Samples a second of so many workers, alone on their slots.
+double rate_of(std::size_t workers);
+
 struct StandIn {
   std::string name;
   JobId job = 0;  // 0: not known yet
@@ -38,6 +41,8 @@ struct StandIn {
   bool joined = false;
 
   std::uint64_t seen = 0;
+  JobId beside = 0;  // as the newest lease says
+  std::uint32_t packed_views = 0;
   std::set<Slot> allowed;  // of the newest lease that it has seen
   std::set<Slot> processes;
   bool hold = false;     // its lease says that it is to stand still
@@ -45,13 +50,13 @@ struct StandIn {
   std::set<Slot> still;  // processes that stand still until they leave, while the others go on
   bool told_to_end = false;
   double samples = 0;
-  double trained_s = 0;  // up to which samples are counted
-  double lost_s = 0;     // since when it has no supervisor
+  double trained_s = 0;                          // up to which samples are counted
+  double lost_s = 0;                             // since when it has no supervisor
   std::map<std::uint32_t, std::uint32_t> views;  // that it measured, by workers
 
   void train(double now_s);
   bool wants_to_leave() const;
-  void take(std::uint64_t version, const Slots& slots, bool hold_now);
+  void take(std::uint64_t version, const Slots& slots, bool hold_now, JobId beside_now);
   // Processes begin and end as its lease says.
   void follow();
   void lose_processes();
@@ -60,6 +65,8 @@ struct StandIn {
   Join join(Connection number, const std::string& id) const;
   // It has measured its present size once more since the last one.
   Report report();
+  // Of its speed alone: with some it gains to share slots, with others it loses.
+  double packed_speed() const;
 };
 
 }  // namespace elastictrain::jobs::test

@@ -1,6 +1,7 @@
 #include "world.h"
 
 #include <algorithm>
+#include <cmath>
 
 #include "heuristics/sharing/policy.h"
 
@@ -30,7 +31,8 @@ std::string text_of(const Cluster& cluster) {
          {std::uint64_t{job.share}, std::uint64_t{job.attempt}, std::uint64_t{job.paused}, std::uint64_t{job.resume},
           static_cast<std::uint64_t>(job.pid), job.samples, static_cast<std::uint64_t>(job.exit_status),
           std::uint64_t{job.spec.suspends}, static_cast<std::uint64_t>(job.spec.priority), book.lease(id).version,
-          std::uint64_t{book.lease(id).hold}, book.seen(id), std::uint64_t{book.in_use(id)}}) {
+          std::uint64_t{book.lease(id).hold}, book.seen(id), std::uint64_t{book.in_use(id)}, std::uint64_t{job.beside},
+          std::uint64_t{book.lease(id).beside}}) {
       text += " " + std::to_string(number);
     }
     text += text_of(book.lease(id).slots) + text_of(book.owned(id)) + text_of(book.held(id)) + text_of(book.parked(id));
@@ -45,6 +47,9 @@ World::World(std::uint64_t seed) : rng_(seed) {
                                   "afs-p", "gandiva", "optimus", "worth"};
   settings_.policy = policies[whole(0, 8)];
   settings_.slice_s = chance(0.3) ? uniform(2, 10) : 0;
+  if (chance(0.15)) settings_.policy = "gandiva";
+  settings_.packing = settings_.policy == "gandiva" && chance(0.8);
+  if (settings_.packing) settings_.slice_s = uniform(2, 10);
   settings_.decide_after_s = uniform(0, 0.5);
   settings_.recall_timeout_s = uniform(5, 12);
   settings_.resume_timeout_s = uniform(2, 6);
@@ -146,11 +151,43 @@ void World::give(const Event& event) {
   const Actions actions = cluster_->step(event, now_s_);
   const bool dies = now_s_ < well_from_s_ && chance(0.002);
   for (const Action& action : actions) {  // the edge writes and syncs all records of a step first
-    if (const auto* written = std::get_if<Write>(&action)) journal_.push_back(written->record);
+    if (const auto* written = std::get_if<Write>(&action)) write(written->record);
   }
   if (dies) return kill_cluster();
   for (const Action& action : actions) carry_out(action);
   wake();
+}
+
+void World::write(const Record& record) {
+  journal_.push_back(record);
+  learn_pairs(record);
+}
+
+// One of the two is not there any more; `slots` null: nowhere.
+void World::part(JobId job, const Slots* slots) {
+  std::erase_if(pairs_, [&](const auto& entry) {
+    const bool is_one = entry.second.first == job || entry.second.second == job;
+    return is_one && (slots == nullptr || std::find(slots->begin(), slots->end(), entry.first) != slots->end());
+  });
+}
+
+void World::learn_pairs(const Record& record) {
+  if (const auto* leased = std::get_if<record::Leased>(&record)) {
+    for (const Slot slot : leased->slots) {
+      if (leased->beside != 0) pairs_[slot] = {leased->job, leased->beside};
+    }
+  } else if (const auto* returned = std::get_if<record::Returned>(&record)) {
+    part(returned->job, &returned->slots);
+  } else if (const auto* stood = std::get_if<record::Stood>(&record)) {
+    part(stood->job, &stood->slots);
+  } else if (const auto* ended = std::get_if<record::HasEnded>(&record)) {
+    part(ended->job, nullptr);
+  } else if (const auto* decided = std::get_if<record::Decided>(&record)) {
+    for (const record::Share& share : decided->shares) {
+      if (share.why.find("undone") != std::string::npos) ++undone_;
+      if (share.why.find("packing_kept") != std::string::npos) ++kept_;
+    }
+  }
 }
 
 void World::wake() {
@@ -166,7 +203,7 @@ void World::wake() {
 
 void World::carry_out(const Actions& actions) {
   for (const Action& action : actions) {
-    if (const auto* written = std::get_if<Write>(&action)) journal_.push_back(written->record);
+    if (const auto* written = std::get_if<Write>(&action)) write(written->record);
   }
   for (const Action& action : actions) carry_out(action);
   wake();
@@ -209,7 +246,7 @@ void World::carry_out(const Action& action) {
       for (auto one = journal_.rbegin(); one != journal_.rend(); ++one) {
         const auto* found = std::get_if<record::Leased>(&*one);
         if (found != nullptr && found->version == lease->version && found->slots == lease->slots &&
-            found->hold == lease->hold)
+            found->hold == lease->hold && found->beside == lease->beside)
           return found;
       }
       return nullptr;
@@ -217,7 +254,7 @@ void World::carry_out(const Action& action) {
     if (recorded == nullptr && !lease->slots.empty()) fail("a lease was sent that is not in the journal");
     const std::size_t place = run_of(lease->connection);
     if (place < runs_.size()) {
-      to_run(place, [lease = *lease](StandIn& run) { run.take(lease.version, lease.slots, lease.hold); });
+      to_run(place, [lease = *lease](StandIn& run) { run.take(lease.version, lease.slots, lease.hold, lease.beside); });
     }
   } else if (const auto* end = std::get_if<SendEnd>(&action)) {
     const std::size_t place = run_of(end->connection);
@@ -273,6 +310,7 @@ void World::submit() {
   spec.min = whole(1, std::max(1U, std::min({3U, slots, limits.slots})));
   spec.max = whole(spec.min, 8);
   spec.start = whole(spec.min, spec.max);
+  if (settings_.packing && chance(0.8)) spec.min = spec.start = std::min(spec.max, whole(1, 2));
   spec.priority = chance(0.2) ? 1 : 0;
   spec.suspends = chance(0.6);
   spec.stands = chance(0.6);
@@ -464,15 +502,19 @@ void World::fault() {
 }
 
 void World::check() {
-  std::map<Slot, std::string> used;
+  std::map<Slot, const StandIn*> used, twice;
   for (const StandIn& run : runs_) {
     for (const Slot slot : run.processes) {
       if (!run.computes_on(slot)) continue;
-      const auto [other, first] = used.emplace(slot, run.name);
-      if (!first) {
-        fail("slot " + std::to_string(slot.host) + ":" + std::to_string(slot.number) + " has processes of " +
-             other->second + " and " + run.name);
-      }
+      const auto [other, first] = used.emplace(slot, &run);
+      if (first) continue;
+      const auto pair = pairs_.find(slot);
+      const std::pair<JobId, JobId> jobs(other->second->job, run.job);
+      const bool packed =
+          pair != pairs_.end() && (pair->second == jobs || pair->second == std::pair(jobs.second, jobs.first));
+      if (packed && twice.emplace(slot, &run).second) continue;
+      fail("slot " + std::to_string(slot.host) + ":" + std::to_string(slot.number) + " has processes of " +
+           other->second->name + " and " + run.name + (packed ? ", and of a third one" : ""));
     }
   }
   if (cluster_ == nullptr) return;
@@ -482,6 +524,10 @@ void World::check() {
     const std::uint64_t version = cluster_->book().lease(id).version;
     if (job.live() && version < versions_[id]) fail("the lease of " + id_text(id) + " went back to an older version");
     versions_[id] = version;
+    for (const auto& [workers, measured] : job.rates) {
+      if (std::abs(measured.samples_per_s - rate_of(workers)) < 1e-9) continue;
+      fail(id_text(id) + " is taken to be as fast with " + std::to_string(workers) + " workers as beside another job");
+    }
   }
 }
 

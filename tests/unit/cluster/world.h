@@ -1,7 +1,9 @@
 // Purpose: one simulated cluster: the real state machine, stand-ins of runs, messages that take time, a journal that
 // outlives the cluster process, and seeded faults until a time from which on all is well. Checked after every event:
-// the rules of the state machine, that no slot has processes of two runs, that versions only rise, that a lease is in
-// the journal before it is sent, that a shortened journal says the same. Checked at the end: every job has ended.
+// the rules of the state machine, that no slot has processes of two runs that the journal does not say are packed
+// there, and never of three, that versions only rise, that a lease is in the journal before it is sent, that a
+// shortened journal says the same, that speeds beside another job are not taken for those alone. Checked at the end:
+// every job has ended.
 #pragma once
 
 #include <cstdint>
@@ -24,6 +26,9 @@ class World {
   // Empty: nothing was wrong.
   std::string run();
   std::uint64_t events() const { return happened_; }
+  // Of pairs, as the journal says.
+  std::uint64_t kept() const { return kept_; }
+  std::uint64_t undone() const { return undone_; }
 
  private:
   using Do = std::function<void()>;
@@ -53,6 +58,9 @@ class World {
   void carry_out(const Actions& actions);
   void carry_out(const Action& action);
   void wake();
+  void write(const Record& record);
+  void learn_pairs(const Record& record);
+  void part(JobId job, const Slots* slots);
 
   // Runs.
   void submit();
@@ -80,6 +88,8 @@ class World {
   std::vector<StandIn> runs_;
   std::map<JobId, std::size_t> run_of_job_;
   std::map<JobId, std::uint64_t> versions_;
+  std::map<Slot, std::pair<JobId, JobId>> pairs_;  // that may both be there, as the journal says
+  std::uint64_t kept_ = 0, undone_ = 0;
   std::priority_queue<Entry> queue_;
   std::uint64_t number_ = 0;
   std::uint64_t timer_ = 0;  // the one that is set

@@ -132,7 +132,7 @@ TEST_CASE("what was measured of a job is in the record of its end, for simulatio
                                 {}));
 }
 
-TEST_CASE("a journal keeps that a job stands still, and its deadline") {
+TEST_CASE("a journal keeps that a job stands still, beside whom it works, and its deadline") {
   const std::vector<jobs::HostLine> hosts = {{"h1", 2}};
   const auto again = [&](const jobs::Record& record) {
     const auto line = read_journal_line(journal_line(record, hosts, 1, 2, 3), hosts);
@@ -143,6 +143,14 @@ TEST_CASE("a journal keeps that a job stands still, and its deadline") {
   CHECK(leased.hold);
   CHECK(leased.slots == jobs::Slots{{0, 1}});
   CHECK_FALSE(std::get<jobs::record::Leased>(again(jobs::record::Leased{3, 5, {{0, 1}}, "turn", false})).hold);
+  jobs::record::Leased packed{3, 6, {{0, 1}}, "packing_tried", false};
+  packed.beside = 7;
+  CHECK(std::get<jobs::record::Leased>(again(packed)).beside == 7);
+  jobs::record::Decided decided;
+  decided.shares = {{3, 0, 1, "packing_tried", 7}, {4, 1, 0, "waits"}};
+  const auto shares = std::get<jobs::record::Decided>(again(decided)).shares;
+  CHECK(shares[0].beside == 7);
+  CHECK(shares[1].beside == 0);
   CHECK(std::get<jobs::record::Stood>(again(jobs::record::Stood{3, {{0, 1}}})).slots == jobs::Slots{{0, 1}});
   jobs::record::Submitted submitted{.job = 3, .owner = {}, .spec = {}, .unix_s = 1};
   submitted.spec.deadline_s = 90;

@@ -1,0 +1,92 @@
+// Two jobs in the same slots: what the policy is told of it, and what becomes of its decision. The guest is leased the
+// slots of its host, so it is placed after all others, and only where it needs none of its own.
+#include <algorithm>
+#include <cstdio>
+
+#include "supervisor/cluster/core/deciding.h"
+
+namespace elastictrain::jobs {
+
+namespace sharing = heuristics::sharing;
+
+// A guest must be able to leave, and gets what its host has: who has wishes, a deadline or limits stays alone.
+bool Cluster::may_pack(const Job& job) const {
+  const bool leaves = job.spec.suspends || (job.spec.stands && settings_.suspended_per_slot > 0);
+  const bool anywhere = job.spec.hosts.empty() && !job.spec.one_host && job.spec.most_hosts == 0;
+  const bool unlimited = job.limits.slots == kNoLimit && job.limits.running == kNoLimit;
+  return leaves && anywhere && unlimited && job.lost_hosts.empty() && !job.spec.deadline_s;
+}
+
+// A job that stands still goes on where it is: with the job that has exactly these slots now.
+std::optional<std::uint64_t> Cluster::only_beside(const Round& round, const Job& job) const {
+  if (!is_away(job)) return std::nullopt;
+  const Slots there = book_.parked(job.id);
+  const auto found = jobs_.find(book_.owner(there.front()));
+  const bool same = found != jobs_.end() && own_place(round, job) == there && book_.planned(found->first) == there &&
+                    found->second.seen_as != 0;
+  return same ? found->second.seen_as : sharing::kNoJob;
+}
+
+void Cluster::tell_of_packing(const Round& round, std::size_t place, sharing::JobView& view) const {
+  const Job& job = *round.jobs[place];
+  view.packs = may_pack(job);
+  if (const auto host = jobs_.find(job.beside); host != jobs_.end() && host->second.seen_as != 0) {
+    view.beside = host->second.seen_as;
+  }
+  view.only_beside = only_beside(round, job);
+  const auto alone = job.rates.find(view.requested);
+  if (alone != job.rates.end() && alone->second.counts()) view.alone_rate = alone->second.samples_per_s;
+  if (job.packed.rate.views == 0) return;
+  view.packed_rate = job.packed.rate.samples_per_s;
+  view.packed_views = job.packed.rate.views;
+}
+
+std::vector<std::uint32_t> Cluster::shares_without_guests(const Round& round,
+                                                          const std::vector<sharing::Bounds>& bounds,
+                                                          std::vector<sharing::UserLimits> users) {
+  std::vector<sharing::Grant> grants;
+  std::vector<sharing::Bounds> bounds_of;
+  for (std::size_t place = 0; place < bounds.size(); ++place) {
+    if (round.is_guest(place)) continue;
+    grants.push_back(round.grants[place]);
+    bounds_of.push_back(bounds[place]);
+  }
+  const auto some = sharing::whole_shares(grants, bounds_of, std::move(users), round.slots);
+  std::vector<std::uint32_t> shares;
+  for (std::size_t place = 0, next = 0; place < bounds.size(); ++place) {
+    shares.push_back(round.is_guest(place) ? 0 : some[next++]);
+  }
+  return shares;
+}
+
+// After all others are placed.
+void Cluster::seat_guests(Round& round) const {
+  for (std::size_t place = 0; place < round.jobs.size(); ++place) {
+    if (!round.is_guest(place)) continue;
+    const Job& job = *round.jobs[place];
+    const Slots& slots = round.slots_of[round.host_of[place]];
+    const bool fits = slots.size() == static_cast<std::size_t>(round.grants[place].slots) &&
+                      slots.size() >= job.spec.min && slots.size() <= most_of(job, round.slots);
+    const bool there = !is_away(job) || own_place(round, job) == slots;
+    if (fits && there) round.slots_of[place] = slots;
+  }
+}
+
+std::string Cluster::looks_text(const sharing::Grant& grant) {
+  if (grant.looks == 0) return "together not measured yet";
+  char text[64];
+  std::snprintf(text, sizeof text, "together %.3g of one alone at look %u", grant.number, grant.looks);
+  return text;
+}
+
+// Beside whom, and what both do together.
+std::string Cluster::packing_text(const Round& round, std::size_t place) {
+  if (place >= round.host_of.size()) return "";
+  const bool is_guest = round.is_guest(place);
+  const std::size_t other = is_guest ? round.host_of[place] : round.guest_of[place];
+  const std::size_t guest = is_guest ? place : other;
+  if (other == Round::kNone || round.slots_of[guest].empty()) return "";
+  return ", shares its slots with " + id_text(round.jobs[other]->id) + ", " + looks_text(round.grants[guest]);
+}
+
+}  // namespace elastictrain::jobs
