@@ -6,11 +6,13 @@ import json
 import os
 import random
 import selectors
+import shutil
 import signal
 import socket
 import statistics
 import subprocess
 import tempfile
+import threading
 import time
 
 import rows
@@ -154,8 +156,10 @@ def cluster_200(repetitions):
 class Jobs:
     """Real jobs of one cluster, each with its own log of steps."""
 
-    def __init__(self, case, slots, **settings):
-        self.cluster = Cluster(case, slots=slots, **settings).start()
+    def __init__(self, case, slots, environment=None, **settings):
+        self.cluster = Cluster(case, slots=slots, **settings)
+        self.cluster.environment.update(environment or {})
+        self.cluster.start()
         self.logs = {}
 
     def submit(self, name, low, high, epochs_s=3600, **sections):
@@ -296,6 +300,72 @@ def live_slices(repetitions):
     yield rows.at_least("live-slices", statistics.median(shares), "%", 98,
                         f"of the steps of 2 jobs alone: {rows.spread(shares)}; turns of {slice_s} s in memory, steps of "
                         f"{1000 * STEP_S:.0f} ms, {seconds} s each")
+
+
+class Contention:
+    """Stands in for a device that both of a pair want: each computes `factor` times longer while both work."""
+
+    def __init__(self, factor):
+        self.factor = factor
+        self.directory = tempfile.mkdtemp(prefix="slow-")
+        self.stopped = threading.Event()
+
+    def follow(self, cluster):
+        self.thread = threading.Thread(target=self._follow, args=(cluster,), daemon=True)
+        self.thread.start()
+
+    def _follow(self, cluster):
+        while not self.stopped.wait(0.25):
+            jobs = [job for job in cluster.queue()["jobs"] if job["beside"] and job["workers"]]
+            path = os.path.join(self.directory, "slow-all")
+            with open(path + ".new", "w") as file:
+                file.write(str(self.factor if len(jobs) == 2 else 1))
+            os.replace(path + ".new", path)
+
+    def stop(self):
+        self.stopped.set()
+        self.thread.join(60)
+        shutil.rmtree(self.directory, ignore_errors=True)
+
+
+def pack(slots, verdict, seconds, factor=1):
+    """Steps of two jobs within so many seconds: on one slot, once the pair has had its verdict, or on two; and the decisions
+    about the pair."""
+    names, slice_s = ["job-0", "job-1"], 5
+    contention = Contention(factor)
+    with Case() as case:
+        jobs = Jobs(case, slots, {"ELASTICTRAIN_SLOW_DIR": contention.directory}, policy="gandiva", slice_ms=1000 * slice_s,
+                    suspended_per_slot=1, packing=True)
+        contention.follow(jobs.cluster)
+        try:
+            for name in names:
+                jobs.submit(name, 1, 1)
+            wait_until(lambda: all(jobs.times(name) for name in names), 120, "the first steps of both jobs")
+            about = lambda: [share["why"] for record in jobs.cluster.journal("decided") for share in record["shares"]
+                             if "packing_" in share["why"] and share.get("before") is not None]
+            wait_until(lambda: not verdict or any(verdict in why for why in about()), 240, f"a pair: {verdict}")
+            steps = steps_in(jobs, names, seconds)
+            jobs.cluster.assert_slots_used_once()
+            return steps, about()
+        finally:
+            contention.stop()
+
+
+def packing(repetitions):
+    """A pair that gains (compute that sleeps) and one that loses (5 times slower together) on one slot."""
+    seconds, gains, losses, looks = 60, [], [], []
+    for _ in range(max(1, repetitions)):
+        both, _ = pack(2, "", seconds)
+        kept, _ = pack(1, "packing_kept", seconds)
+        undone, about = pack(1, "packing_undone", seconds, 5)
+        gains.append(100 * kept / both)
+        losses.append(100 * undone / (both / 2))
+        looks.append(int(next(why for why in about if "undone" in why).split("look ")[1].split()[0].strip(";,")))
+    yield rows.at_least("packing/gains", statistics.median(gains), "%", 98,
+                        f"of the steps of the same jobs on a slot each: {rows.spread(gains)}; kept, {seconds} s each")
+    yield rows.below("packing/looks", max(looks), "looks", 3, "until the pair that loses is undone")
+    yield rows.at_least("packing/loses", statistics.median(losses), "%", 98,
+                        f"of the steps of one job alone: {rows.spread(losses)}; undone, turns of 5 s in memory")
 
 
 def until_feedback_s(policy, count, slots, **settings):
