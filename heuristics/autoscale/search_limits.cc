@@ -1,0 +1,90 @@
+#include "heuristics/autoscale/search_limits.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+
+#include "heuristics/autoscale/smoothing.h"
+
+namespace elastictrain::heuristics {
+namespace {
+
+constexpr double kUnknownStart_s = 30;  // assumed until a worker has started
+// By which an improvement is larger that is worth a look after a change; doubled with every look after the second.
+constexpr double kAfterChange = 4;
+// A job that lasts for more probes than the usual one looks for smaller improvements, down to a tenth, and measures for
+// up to three times as long.
+constexpr double kProbesOfUsualJob = 200;
+constexpr double kMaxPatience = 10;
+constexpr double kLongestProbe = 3;  // of the usual number of steps
+constexpr double kPatientMoves = 4;  // after which the least improvement doubles with each, up to the usual one
+constexpr double kNoEndHorizon_s = 600;
+
+double rest_s(const ClusterView& view, const JobView& job, double rate) {
+  if (job.samples_total > 0 && rate > 0) return std::max(0.0, job.samples_total - job.samples_done) / rate;
+  // Without a known end, a job is expected to run for as long as it has run so far.
+  return std::max(view.now_s, kNoEndHorizon_s);
+}
+
+double first_probe_s(const JobView& job, const SearchState& state) {
+  const double start_s = job.spares > 0 ? 0 : job.start_s > 0 ? job.start_s : kUnknownStart_s;
+  const auto rate = state.table.log_rate(job.workers);
+  return start_s + (rate ? kEnoughSteps * static_cast<double>(job.global_batch) * std::exp(-rate->value) : 0);
+}
+
+// The factor by which smaller improvements and longer measurements pay, because the job is long. After a change the
+// job may change again.
+double patience_of(const JobView& job, const SearchLimits& limits, const SearchState& state) {
+  if (job.samples_total <= 0 || state.follows_change) return 1;
+  return std::clamp(limits.horizon_s / (kProbesOfUsualJob * limits.probe_s), 1.0, kMaxPatience);
+}
+
+// What an expected improvement has to reach rises with the changes, because those before did not bring theirs.
+double least_improvement(const SearchSettings& settings, double patience, const SearchState& state) {
+  const double usual = settings.tolerance / 4;
+  if (state.follows_change) return usual * kAfterChange * std::exp2(std::max(0.0, state.moves - 2.0));
+  return usual * std::min(1.0, std::exp2(std::max(0.0, state.moves - kPatientMoves)) / patience);
+}
+
+}  // namespace
+
+SearchLimits search_limits(const SearchSettings& settings, const ClusterView& view, const JobView& job,
+                           const SearchState& state) {
+  SearchLimits limits;
+  limits.batch = job.batch;
+  limits.min = std::max(job.min_workers, 1U);
+  limits.max = std::min(job.max_workers, max_workers(job.batch));
+  if (job.reachable != 0) limits.max = std::min(limits.max, job.reachable);
+  if (state.ceiling != 0) limits.max = std::min(limits.max, state.ceiling);
+  limits.max = std::max(limits.max, limits.min);
+  for (const auto& host : view.hosts) limits.host_slots = std::max(limits.host_slots, host.slots);
+  limits.probe_s = state.probe_s > 0 ? state.probe_s : first_probe_s(job, state);
+  const auto rate = state.table.log_rate(job.workers);
+  limits.horizon_s = rest_s(view, job, rate ? std::exp(rate->value) : 0);
+  const double patience = patience_of(job, limits, state);
+  limits.least = least_improvement(settings, patience, state);
+  limits.noise = state.table.step_deviation() / std::sqrt(kEnoughSteps / 2 * std::min(patience, kLongestProbe));
+  return limits;
+}
+
+std::vector<Measured> measured_sizes(const SearchState& state, const Objective& value, const SearchLimits& limits) {
+  std::vector<NoisyRate> rates;
+  for (const auto& [workers, size] : state.table.sizes()) {
+    if (workers < limits.min || workers > limits.max || size.recent_steps < kMinSteps) continue;
+    rates.push_back({workers, *state.table.log_rate(workers)});
+  }
+  const auto smooth = smoothed(rates, limits.host_slots > 1 ? limits.host_slots : 0);
+  std::vector<Measured> all;
+  for (std::size_t i = 0; i < rates.size(); ++i) {
+    const std::uint32_t workers = rates[i].workers;
+    Measured size{workers, smooth[i].value, value(workers, smooth[i].value), smooth[i].deviation};
+    const auto parts = state.size_parts.find(workers);
+    if (parts != state.size_parts.end() && parts->second.has_compute()) {
+      size.parts = parts_of(limits.batch, workers, size.log_rate, parts->second.rest_share());
+    }
+    all.push_back(size);
+  }
+  return all;
+}
+
+}  // namespace elastictrain::heuristics

@@ -1,0 +1,242 @@
+#include "heuristics/autoscale/search_policy.h"
+
+#include <algorithm>
+#include <cmath>
+#include <utility>
+
+#include "heuristics/autoscale/format_text.h"
+#include "heuristics/autoscale/search_limits.h"
+#include "heuristics/autoscale/size_after_change.h"
+
+namespace elastictrain::heuristics {
+namespace {
+
+constexpr double kManySteps = 60;  // to resolve small differences
+constexpr double kMaxSteps = 150;  // after these the better mean decides
+constexpr double kUneven = 0.05;   // of the parts of a step: below it all sizes are taken to have changed alike
+constexpr double kLongestQuiet_s = 2 * 3600;
+
+}  // namespace
+
+JobDecision SearchPolicy::decide_job(const ClusterView& view, const JobView& job, SearchState& state, Rng&) const {
+  JobDecision decision;
+  state.observe(settings_, view, job);
+  const SearchLimits limits = search_limits(settings_, view, job, state);
+  if (auto why = problem(job); !why.empty()) {
+    decision.reason = {"cannot_decide", std::move(why), {}};
+  } else if (job.workers == 0 || job.workers < limits.min || job.workers > limits.max) {
+    const std::uint32_t within = std::clamp(job.workers, limits.min, limits.max);
+    move(view, job, state, within,
+         {"limit", format_text("%u workers are outside of %u to %u", job.workers, limits.min, limits.max), {}},
+         decision);
+  } else if (job.changing) {
+    decision.reason = {kChanging, format_text("on the way from %u to %u workers", job.workers, job.target), {}};
+    if (no_longer_pays(view, job, limits, state)) take_back(job, state, decision);
+  } else {
+    search(view, job, limits, state, decision);
+  }
+  return decision;
+}
+
+// If the steps change while the workers of a larger size start, those may no longer pay. What has begun costs half.
+bool SearchPolicy::no_longer_pays(const ClusterView& view, const JobView& job, SearchLimits limits,
+                                  const SearchState& state) const {
+  const bool is_probe = !state.settled && !state.follows_change && state.asked == job.target;
+  const auto before = state.size_parts.find(job.workers);
+  if (!is_probe || job.target <= job.workers || before == state.size_parts.end()) return false;
+  if (state.waiting_parts.steps() < kEnoughSteps) return false;
+  const double changed = unevenness(before->second, state.waiting_parts);
+  if (!std::isfinite(changed) || changed < kUneven) return false;
+  const Objective value = objective(view, job);
+  auto sizes = measured_sizes(state, value, limits);
+  const auto here =
+      std::find_if(sizes.begin(), sizes.end(), [&](const Measured& size) { return size.workers == job.workers; });
+  if (here == sizes.end()) return false;
+  here->parts = parts_of(limits.batch, job.workers, here->log_rate, state.waiting_parts.rest_share());
+  limits.least /= 2;
+  limits.probe_s /= 2;
+  const auto probe = next_probe(sizes, value, limits);
+  return !probe || probe->workers <= job.workers;
+}
+
+void SearchPolicy::take_back(const JobView& job, SearchState& state, JobDecision& decision) {
+  state.size_parts[job.workers] = state.waiting_parts;
+  state.asked = 0;
+  decision.workers = job.workers;
+  decision.reason = {
+      "taken_back", format_text("steps of %u workers now say that %u would not pay", job.workers, job.target), {}};
+}
+
+void SearchPolicy::search(const ClusterView& view, const JobView& job, const SearchLimits& limits, SearchState& state,
+                          JobDecision& decision) const {
+  const Objective value = objective(view, job);
+  if (state.settled) wake(view, job, limits, value, state);
+  const auto sizes = measured_sizes(state, value, limits);
+  if (state.settled && overtaken(value, sizes, state)) state.settled = false;
+  if (state.settled) {
+    stay(view, job, sizes, state, decision);
+    return;
+  }
+  const double steps = state.steps_at(job.workers);
+  if (steps < kMinSteps || sizes.empty()) {
+    decision.reason = {"measuring", format_text("%.0f of %.0f steps at %u workers", steps, kMinSteps, job.workers), {}};
+    return;
+  }
+  if (const std::uint32_t guess = std::exchange(state.guess, 0); guess != 0 && guess != job.workers) {
+    Reason reason{"probe",
+                  format_text("the job has changed, and %u workers may now be best: %s", guess,
+                              about(sizes, at(sizes, job.workers)).c_str()),
+                  {}};
+    move(view, job, state, guess, std::move(reason), decision);
+    return;
+  }
+  const Measured& best = sizes[best_of(sizes)];
+  const bool hidden = undecided(job, sizes, best, state, decision);
+  if (hidden && !precise(state, job.workers)) return;
+  if (const auto probe = next_probe(sizes, value, limits)) {
+    // A smaller size cannot be undone at once, because joiners take time to start. So before a job shrinks, its size
+    // is measured for longer.
+    if (probe->workers < job.workers && sizes.size() == 1 && !precise(state, job.workers)) {
+      decision.reason = {
+          "measuring", format_text("%.0f steps at %u workers before fewer are tried", steps, job.workers), {}};
+      return;
+    }
+    // At the best of several sizes, measuring costs nothing and resolves small differences. This does not hold for
+    // the first size, whose quality is not known.
+    if (sizes.size() > 1 && job.workers == best.workers && probe->improvement < 2 * settings_.tolerance &&
+        steps < kManySteps) {
+      decision.reason = {"measuring",
+                         format_text("%.0f of %.0f steps at %u workers before %u are tried", steps, kManySteps,
+                                     job.workers, probe->workers),
+                         {}};
+      return;
+    }
+    Reason reason{"probe",
+                  format_text("%u workers are expected to improve on the best by %.1f %%: %s", probe->workers,
+                              100 * std::expm1(probe->improvement), about(sizes, at(sizes, job.workers)).c_str()),
+                  {{"improvement", probe->improvement}}};
+    move(view, job, state, probe->workers, std::move(reason), decision);
+    return;
+  }
+  if (hidden) return;
+  settle(view, sizes, limits, state);
+  stay(view, job, sizes, state, decision);
+}
+
+const Measured& SearchPolicy::at(const std::vector<Measured>& sizes, std::uint32_t workers) {
+  return *std::find_if(sizes.begin(), sizes.end(), [&](const Measured& size) { return size.workers == workers; });
+}
+
+bool SearchPolicy::precise(const SearchState& state, std::uint32_t workers) const {
+  const auto rate = state.table.log_rate(workers);
+  return rate &&
+         (settings_.confidence * rate->deviation < 3 * settings_.tolerance || state.steps_at(workers) >= kMaxSteps);
+}
+
+// Whether noise hides which of this size and its strongest rival is better.
+bool SearchPolicy::undecided(const JobView& job, const std::vector<Measured>& sizes, const Measured& best,
+                             const SearchState& state, JobDecision& decision) const {
+  const Measured& here = at(sizes, job.workers);
+  const Measured* rival = nullptr;
+  for (const auto& size : sizes) {
+    if (size.workers != here.workers && (!rival || size.value > rival->value)) rival = &size;
+  }
+  if (!rival || state.steps_at(job.workers) >= kMaxSteps) return false;
+  if (here.workers != best.workers && rival->workers != best.workers) rival = &best;
+  const double noise = settings_.confidence * std::hypot(here.deviation, rival->deviation);
+  if (noise < settings_.tolerance || std::abs(here.value - rival->value) > noise) return false;
+  decision.reason = {"measuring", format_text("%s, known to %.2f", comparison(*rival, here).c_str(), noise), {}};
+  return true;
+}
+
+// Settles at the smallest of the sizes that are equally good.
+void SearchPolicy::settle(const ClusterView& view, const std::vector<Measured>& sizes, const SearchLimits& limits,
+                          SearchState& state) const {
+  const Measured& best = sizes[smallest_good(sizes, settings_.tolerance / 2)];
+  const bool again = state.settled_size == best.workers;
+  state.quiet_s = !again ? 0 : state.quiet_s > 0 ? std::min(2 * state.quiet_s, kLongestQuiet_s) : settings_.quiet_s;
+  state.quiet_until_s = view.now_s + state.quiet_s;
+  state.settled = true;
+  state.settled_size = best.workers;
+  state.settled_max = limits.max;
+  const auto rate = state.table.log_rate(best.workers);
+  state.watch_from(settings_.change, rate ? rate->value : best.log_rate, state.steps_at(best.workers));
+}
+
+// Stays settled until the job changes, or until more workers become available and the largest size was the best one.
+void SearchPolicy::wake(const ClusterView& view, const JobView& job, const SearchLimits& limits, const Objective& value,
+                        SearchState& state) const {
+  if (state.settled_size > limits.max || state.settled_size < limits.min ||
+      (limits.max > state.settled_max && state.settled_size == state.settled_max)) {
+    state.settled = false;
+  } else if (state.detector.changed() && static_cast<double>(state.changed.steps) >= kEnoughSteps) {
+    follow_change(view, job, limits, value, state);
+  }
+}
+
+// The rates of other sizes are those of before the change. They changed with the present one, or are worth nothing.
+void SearchPolicy::follow_change(const ClusterView& view, const JobView& job, const SearchLimits& limits,
+                                 const Objective& value, SearchState& state) const {
+  const double log_rate = std::log(state.changed.samples_per_s());
+  const bool alike = unevenness(state.parts, state.changed_parts) < kUneven;
+  if (alike || view.now_s < state.quiet_until_s) {
+    state.table.shift(log_rate - state.detector.reference());
+  } else {
+    state.settled = false;
+    state.follows_change = true;
+    state.moves = 0;
+    state.guess = size_after_change(job, limits, value, state);
+    state.table.forget();
+    state.size_parts.clear();
+  }
+  state.table.forget(state.settled_size);
+  state.table.add(state.changed);
+  state.size_parts[state.settled_size] = state.changed_parts;
+  state.watch_from(settings_.change, log_rate, static_cast<double>(state.changed.steps));
+}
+
+// As time passes, a utility may favour another of the measured sizes. The present size is compared as it was when the
+// others were measured.
+bool SearchPolicy::overtaken(const Objective& value, const std::vector<Measured>& sizes,
+                             const SearchState& state) const {
+  if (state.detector.suspects() || state.detector.changed()) return false;
+  const Measured& best = sizes[best_of(sizes)];
+  const Measured& settled = at(sizes, state.settled_size);
+  const double noise = std::hypot(best.deviation, settled.deviation);
+  const double then = std::max(settled.value, value(settled.workers, state.detector.reference()));
+  return best.value - then > 2 * settings_.tolerance + settings_.confidence * noise;
+}
+
+void SearchPolicy::stay(const ClusterView& view, const JobView& job, const std::vector<Measured>& sizes,
+                        SearchState& state, JobDecision& decision) const {
+  const Measured& best = at(sizes, state.settled_size);
+  Reason reason{"settled", about(sizes, best), {{"size", best.workers}, {"samples_per_s", std::exp(best.log_rate)}}};
+  if (job.workers == best.workers) {
+    decision.reason = std::move(reason);
+  } else {
+    reason.code = "found";
+    move(view, job, state, best.workers, std::move(reason), decision);
+  }
+}
+
+// The comparisons with the next smaller and the next larger size.
+std::string SearchPolicy::about(const std::vector<Measured>& sizes, const Measured& size) const {
+  const auto place = static_cast<std::size_t>(&size - sizes.data());
+  std::string text;
+  if (place + 1 < sizes.size()) text = comparison(size, sizes[place + 1]);
+  if (place > 0) text += (text.empty() ? "" : "; ") + comparison(sizes[place - 1], size);
+  return text.empty() ? format_text("%.4g samples/s at %u workers", std::exp(size.log_rate), size.workers) : text;
+}
+
+void SearchPolicy::move(const ClusterView& view, const JobView& job, SearchState& state, std::uint32_t workers,
+                        Reason reason, JobDecision& decision) {
+  if (state.asked != workers) {
+    state.asked = workers;
+    state.asked_s = view.now_s;
+    ++state.moves;
+  }
+  if (workers != job.target || workers != job.workers) decision.workers = workers;
+  decision.reason = std::move(reason);
+}
+
+}  // namespace elastictrain::heuristics

@@ -1,0 +1,87 @@
+#include "heuristics/autoscale/search_state.h"
+
+#include <algorithm>
+#include <cmath>
+
+namespace elastictrain::heuristics {
+namespace {
+
+constexpr double kHour = 3600;
+
+bool same(const BatchRule& a, const BatchRule& b) {
+  return a.per_worker == b.per_worker && a.max_global == b.max_global && a.at_limit == b.at_limit;
+}
+
+}  // namespace
+
+void SearchState::observe(const SearchSettings& settings, const ClusterView& view, const JobView& job) {
+  if (began && !same(batch, job.batch)) {
+    table.forget();
+    size_parts.clear();
+    settled = false;
+  }
+  began = true;
+  batch = job.batch;
+  for (const auto& interval : job.intervals) {
+    table.add(interval);
+    if (settled && interval.workers == settled_size && !interval.warm_up && interval.steps > 0) {
+      watch(interval);
+    }
+  }
+  if (settled && job.workers == settled_size && !job.changing) watch_parts(job);
+  add_parts(job);
+  if (asked == job.workers && asked != 0 && steps_at(job.workers) >= kMinSteps) {
+    const double took = view.now_s - asked_s;
+    probe_s = probe_s > 0 ? (probe_s + took) / 2 : took;
+    asked = 0;
+  }
+  if (asked > job.workers && !job.changing && view.now_s - asked_s > settings.give_up_s) {
+    ceiling = job.workers;
+    ceiling_until_s = view.now_s + kHour;
+    asked = 0;
+  }
+  if (ceiling != 0 && view.now_s >= ceiling_until_s) ceiling = 0;
+}
+
+// The members' figures are means over all steps since the last view, which may be of two sizes.
+void SearchState::add_parts(const JobView& job) {
+  if (!job.changing) waiting_parts.clear();
+  const bool is_of_present = std::all_of(job.intervals.begin(), job.intervals.end(),
+                                         [&](const Interval& interval) { return interval.workers == job.workers; });
+  if (!is_of_present) return;
+  (job.changing ? waiting_parts : size_parts[job.workers]).add(job);
+}
+
+void SearchState::watch(const Interval& interval) {
+  if (detector.changed()) {
+    changed.begin_s -= interval.seconds();
+    changed.steps += interval.steps;
+    changed.samples += interval.samples;
+    return;
+  }
+  detector.add(std::log(interval.samples_per_s()), static_cast<double>(interval.steps), table.step_deviation());
+  changed = {.workers = interval.workers, .global_batch = interval.global_batch};
+  changed_parts.clear();
+}
+
+void SearchState::watch_parts(const JobView& job) {
+  if (detector.changed()) {
+    if (changed.steps > 0) changed_parts.add(job);
+  } else if (!detector.suspects()) {
+    parts.add(job);
+  }
+}
+
+void SearchState::watch_from(double change, double log_rate, double steps) {
+  detector = ChangeDetector(change, log_rate, steps);
+  parts.clear();
+  changed_parts.clear();
+  changed = {};
+}
+
+double SearchState::steps_at(std::uint32_t workers) const {
+  const auto* size = table.at(workers);
+  return size ? size->recent_steps : 0;
+}
+
+}  // namespace elastictrain::heuristics
