@@ -18,6 +18,7 @@ struct OrState {
   double steps_since_change = 0;
   double next_decision = 0;     // in steps since the change
   double expected_total_s = 0;  // at the first measured size
+  std::uint32_t asked = 0;      // the size requested last
 };
 
 struct OrSettings {
@@ -46,16 +47,30 @@ class OrPolicy final : public PerJobPolicy<OrState> {
       decision.reason = {"cannot_decide", utility_.problem, {}};
     } else if (job.changing) {
       decision.reason = {kChanging, format_text("on the way from %u to %u workers", job.workers, job.target), {}};
+      if (state.asked == job.target && job.target > job.workers) evaluate_again(view, job, state, decision);
     } else if (state.steps_since_change < std::max(state.next_decision, every_) || !state.table.at(job.workers)) {
       decision.reason = {
           "measuring",
           format_text("%.0f steps since the change to %u workers", state.steps_since_change, job.workers),
           {}};
     } else {
-      state.next_decision = state.steps_since_change + every_;
       evaluate(view, job, state, decision);
+      state.asked = decision.workers.value_or(job.workers);
     }
     return decision;
+  }
+
+  // While the workers of a larger size start: whether the rule still asks for as many, with the steps since.
+  void evaluate_again(const ClusterView& view, const JobView& job, OrState& state, JobDecision& decision) const {
+    if (state.steps_since_change < state.next_decision || !state.table.at(job.workers)) return;
+    JobDecision now;
+    evaluate(view, job, state, now);
+    const std::uint32_t wanted = now.workers.value_or(job.workers);
+    if (wanted >= job.target) return;
+    state.asked = wanted;
+    decision = std::move(now);
+    decision.workers = wanted;
+    decision.reason.code = kTakenBack;
   }
 
   static void observe(const ClusterView& view, const JobView& job, OrState& state) {
@@ -86,7 +101,8 @@ class OrPolicy final : public PerJobPolicy<OrState> {
     }
   };
 
-  void evaluate(const ClusterView& view, const JobView& job, const OrState& state, JobDecision& decision) const {
+  void evaluate(const ClusterView& view, const JobView& job, OrState& state, JobDecision& decision) const {
+    state.next_decision = state.steps_since_change + every_;
     OrRules rules = rules_;
     rules.min = std::max(job.min_workers, 1U);
     rules.max = std::min(job.max_workers, max_workers(job.batch));

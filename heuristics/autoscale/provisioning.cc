@@ -9,11 +9,23 @@
 namespace elastictrain::heuristics {
 namespace {
 
+struct Steps {
+  double steps = 0;
+  double samples = 0;
+  double seconds = 0;
+  void add(const Interval& interval) {
+    steps += static_cast<double>(interval.steps);
+    samples += static_cast<double>(interval.samples);
+    seconds += interval.seconds();
+  }
+  double rate() const { return samples / seconds; }
+};
+
 struct ProvisioningState {
   std::uint32_t workers = 0;
-  double steps = 0;    // at this size
-  double samples = 0;  // of the last half of the steps to wait for
-  double seconds = 0;
+  double steps = 0;        // at this size
+  Steps last;              // the last half of the steps to wait for
+  Steps waiting;           // while one more worker starts
   double rate_before = 0;  // of one worker less
   bool done = false;
   std::uint32_t settled = 0;
@@ -38,7 +50,11 @@ class ProvisioningPolicy final : public PerJobPolicy<ProvisioningState> {
       if (!job.changing && job.workers != state.settled) decision.workers = state.settled;
     } else if (job.changing) {
       decision.reason = {kChanging, format_text("on the way from %u to %u workers", job.workers, job.target), {}};
-    } else if (state.steps < every_ || state.seconds <= 0) {
+      if (state.waiting.steps >= every_ / 2 && !pays(job, state, state.waiting)) {
+        settle_below(job, state, state.waiting, decision);
+        decision.reason.code = kTakenBack;
+      }
+    } else if (state.steps < every_ || state.last.seconds <= 0) {
       decision.reason = {
           "measuring", format_text("%.0f of %.0f steps at %u workers", state.steps, every_, job.workers), {}};
     } else {
@@ -49,39 +65,49 @@ class ProvisioningPolicy final : public PerJobPolicy<ProvisioningState> {
 
   void observe(const JobView& job, ProvisioningState& state) const {
     if (job.workers != state.workers) {
-      const bool next = job.workers == state.workers + 1 && state.seconds > 0;
-      state.rate_before = next ? state.samples / state.seconds : 0;
+      const bool next = job.workers == state.workers + 1 && state.last.seconds > 0;
+      state.rate_before = next ? state.last.rate() : 0;
       state.workers = job.workers;
-      state.steps = state.samples = state.seconds = 0;
+      state.steps = 0;
+      state.last = {};
     }
+    const bool waits = job.changing && job.target == job.workers + 1;
+    if (!waits) state.waiting = {};
     for (const auto& interval : job.intervals) {
       if (interval.workers != job.workers || interval.warm_up) continue;
       state.steps += static_cast<double>(interval.steps);
-      if (state.steps <= every_ / 2) continue;
-      state.samples += static_cast<double>(interval.samples);
-      state.seconds += interval.seconds();
+      if (state.steps > every_ / 2) state.last.add(interval);
+      if (waits) state.waiting.add(interval);
     }
   }
 
+  bool pays(const JobView& job, const ProvisioningState& state, const Steps& seen) const {
+    return state.rate_before <= 0 || worth_provisioning(job.workers, seen.rate(), state.rate_before, alpha_);
+  }
+
+  void settle_below(const JobView& job, ProvisioningState& state, const Steps& seen, JobDecision& decision) const {
+    settle(std::max(job.workers - 1, std::max(job.min_workers, 1U)), state);
+    decision.reason = {
+        "settled",
+        format_text("%u workers reached %.4g samples/s, %.4g times that of %u; %.4g are required", job.workers,
+                    seen.rate(), seen.rate() / state.rate_before, job.workers - 1, 1 + alpha_ / job.workers),
+        {}};
+    if (job.workers != state.settled || job.changing) decision.workers = state.settled;
+  }
+
   void evaluate(const JobView& job, ProvisioningState& state, JobDecision& decision) const {
-    const double rate = state.samples / state.seconds;
     std::uint32_t max = std::min(job.max_workers, max_workers(job.batch));
     if (job.reachable != 0) max = std::min(max, job.reachable);
     const std::uint32_t min = std::max(job.min_workers, 1U);
-    if (state.rate_before > 0 && !worth_provisioning(job.workers, rate, state.rate_before, alpha_)) {
-      settle(std::max(job.workers - 1, min), state);
-      decision.reason = {
-          "settled",
-          format_text("%u workers reached %.4g samples/s, %.4g times that of %u; %.4g are required", job.workers, rate,
-                      rate / state.rate_before, job.workers - 1, 1 + alpha_ / job.workers),
-          {}};
-      if (job.workers != state.settled) decision.workers = state.settled;
+    if (!pays(job, state, state.last)) {
+      settle_below(job, state, state.last, decision);
     } else if (job.workers >= max) {
       settle(std::max(max, min), state);
       decision.reason = {"settled", format_text("all of %u workers pay", max), {}};
       if (job.workers != state.settled) decision.workers = state.settled;
     } else {
       decision.workers = job.workers + 1;
+      const double rate = state.last.rate();
       decision.reason = {
           "probe", format_text("%.4g samples/s at %u workers", rate, job.workers), {{"samples_per_s", rate}}};
     }

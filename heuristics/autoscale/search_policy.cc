@@ -64,7 +64,7 @@ void SearchPolicy::take_back(const JobView& job, SearchState& state, JobDecision
   state.asked = 0;
   decision.workers = job.workers;
   decision.reason = {
-      "taken_back", format_text("steps of %u workers now say that %u would not pay", job.workers, job.target), {}};
+      kTakenBack, format_text("steps of %u workers now say that %u would not pay", job.workers, job.target), {}};
 }
 
 void SearchPolicy::search(const ClusterView& view, const JobView& job, const SearchLimits& limits, SearchState& state,

@@ -56,21 +56,28 @@ class NoiseBatch final : public PerJobPolicy<State> {
     state.scale.add(job.norms);
     state.average.add(job.norms);
     JobDecision decision;
-    if (job.changing || job.workers == 0) {
+    if (job.workers == 0) {
       decision.reason = {kChanging, "the workers are changing", {}};
     } else if (settings_.mode == "kungfu") {
       kungfu(job, state, decision);
     } else {
       efficiency(job, state, decision);
     }
+    if (job.changing && !decision.changes()) decision.reason = {kChanging, "the workers are changing", {}};
     return decision;
+  }
+
+  // That the batch is chosen for: a change whose workers still start takes it along.
+  static std::uint32_t workers_of(const JobView& job) {
+    if (!job.changing) return job.workers;
+    return std::max(1U, job.reachable == 0 ? job.target : std::min(job.target, job.reachable));
   }
 
   double epoch_of(const JobView& job) const { return std::floor(job.samples_done / settings_.epoch_samples); }
 
   std::uint32_t max(const JobView& job) const {
     const std::uint64_t limit =
-        job.batch.max_global == 0 ? settings_.max_per_worker : job.batch.max_global / job.workers;
+        job.batch.max_global == 0 ? settings_.max_per_worker : job.batch.max_global / workers_of(job);
     return static_cast<std::uint32_t>(std::clamp<std::uint64_t>(limit, 1, settings_.max_per_worker));
   }
 
@@ -104,10 +111,11 @@ class NoiseBatch final : public PerJobPolicy<State> {
                          {{"steps", state.scale.steps()}, {"error", error.value_or(1)}}};
       return;
     }
-    const double share = *scale / (*scale + static_cast<double>(now) * job.workers);
+    const std::uint32_t workers = workers_of(job);
+    const double share = *scale / (*scale + static_cast<double>(now) * workers);
     decision.reason = {"settled",
                        format_text("noise scale %.3g +- %.0f %%, batch %u x %u: the value of a sample is %.2f", *scale,
-                                   100 * *error, job.workers, now, share),
+                                   100 * *error, workers, now, share),
                        {{"noise_scale", *scale}, {"error", *error}, {"efficiency", share}}};
     const std::uint32_t target = target_batch(job, *scale);
     const double ratio = static_cast<double>(target) / now;
@@ -127,7 +135,7 @@ class NoiseBatch final : public PerJobPolicy<State> {
   }
 
   std::uint32_t target_batch(const JobView& job, double scale) const {
-    const double workers = job.workers;
+    const double workers = workers_of(job);
     const double now = job.batch.per_worker;
     const double base = static_cast<double>(job.base_batch) / workers;
     double min = std::max<double>(settings_.min_per_worker, settings_.below_base ? 1 : std::ceil(base));

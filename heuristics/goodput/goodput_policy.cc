@@ -54,7 +54,8 @@ struct State {
   double fitted_s = 0;
   std::size_t fitted_cells = 0;
   double changed_s = 0;
-  double off_steps = 0;  // consecutive ones at the present place whose time is not what it was
+  double off_steps = 0;     // consecutive ones at the present place whose time is not what it was
+  std::uint32_t asked = 0;  // the size requested last
   Reason last;
 };
 
@@ -78,6 +79,9 @@ class Goodput final : public PerJobPolicy<State> {
     JobDecision decision;
     if (job.workers == 0 || job.changing) {
       decision.reason = {kChanging, format_text("on the way from %u to %u workers", job.workers, job.target), {}};
+      if (job.workers != 0 && state.asked == job.target && job.target > job.workers) {
+        consider_again(view, job, state, decision);
+      }
     } else if (measured_steps(job, state) < settings_.settle_steps) {
       decision.reason = {"measuring",
                          format_text("%.0f steps of %u workers are known, %.0f are needed", measured_steps(job, state),
@@ -91,8 +95,32 @@ class Goodput final : public PerJobPolicy<State> {
       if (state.parameters) consider(view, job, state, decision);
       state.last = decision.reason;
       if (decision.changes()) state.last.code = "settled";
+      state.asked = decision.workers.value_or(job.workers);
     }
     return decision;
+  }
+
+  // While the workers of a larger size start, the others' steps may come to last longer or shorter, and what was fitted
+  // before counts no more.
+  void consider_again(const ClusterView& view, const JobView& job, State& state, JobDecision& decision) const {
+    if (state.parameters || !settings_.adapt_size || measured_steps(job, state) < settings_.settle_steps) return;
+    refit(state);
+    state.fitted_s = view.now_s;
+    if (!state.parameters) return;
+    const GoodputJob model = this->model(job, state);
+    const double alone = found(view, job, state, model, 1, 0).goodput;
+    const Found now = found(view, job, state, model, job.workers, alone);
+    const Found best = best_size(view, job, state, model, now, alone);
+    if (best.workers >= job.target) return;
+    state.asked = best.workers;
+    decision.workers = best.workers;
+    decision.reason = {
+        kTakenBack,
+        format_text("steps have changed: the utility of %u workers is %.2f of %.2f to %.2f, of %u %.2f", job.workers,
+                    now.utility, settings_.utility_low, settings_.utility_high, best.workers, best.utility),
+        {{"utility", now.utility}, {"size", best.workers}}};
+    state.last = decision.reason;
+    state.last.code = "settled";
   }
 
   static std::uint32_t hosts_of(const ClusterView& view, const JobView& job) {
@@ -102,8 +130,10 @@ class Goodput final : public PerJobPolicy<State> {
     return std::max<std::uint32_t>(1, static_cast<std::uint32_t>(std::count(used.begin(), used.end(), true)));
   }
 
+  // Of the present steps: the rule is that of the next change, if one is in progress.
   static std::uint32_t local_batch(const JobView& job) {
-    return static_cast<std::uint32_t>(global_batch(job.batch, job.workers) / std::max(job.workers, 1U));
+    const std::uint64_t global = job.changing ? job.global_batch : global_batch(job.batch, job.workers);
+    return static_cast<std::uint32_t>(global / std::max(job.workers, 1U));
   }
 
   void observe(const ClusterView& view, const JobView& job, State& state) const {

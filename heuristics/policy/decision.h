@@ -13,6 +13,8 @@ namespace elastictrain::heuristics {
 
 // The code of a policy that waits for a change in progress.
 inline constexpr const char* kChanging = "changing";
+// The code of a policy that gives up a growth of its own whose workers still start.
+inline constexpr const char* kTakenBack = "taken_back";
 // The code of a policy that has found its size.
 inline constexpr const char* kSettled = "settled";
 

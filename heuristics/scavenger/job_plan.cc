@@ -43,6 +43,11 @@ double StepMeasurements::steps_at(const SearchPoint& point) const {
   return found == measured_.end() ? 0 : found->second.steps;
 }
 
+double StepMeasurements::step_s(const SearchPoint& point) const {
+  const auto found = measured_.find({point.workers, point.local_batch});
+  return found == measured_.end() ? 0 : found->second.step_s;
+}
+
 std::vector<StepTimePoint> StepMeasurements::points() const {
   std::vector<StepTimePoint> points;
   for (const auto& [key, measured] : measured_)

@@ -30,7 +30,8 @@ class StepMeasurements {
   void add(const StepTimePoint& point, double steps);
 
   double steps_at(const SearchPoint& point) const;
-  std::vector<StepTimePoint> points() const;  // by workers, then by batch
+  double step_s(const SearchPoint& point) const;  // 0: never seen
+  std::vector<StepTimePoint> points() const;      // by workers, then by batch
   // In samples; nothing while it is not known well enough for a plan.
   std::optional<double> noise_scale() const;
   // g of gamma = g / sqrt(B), over the recent steps of each batch: of several workers if 50 steps of these were

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
+#include <limits>
 #include <numeric>
 
 #include "heuristics/duration_text.h"
@@ -203,6 +204,25 @@ std::optional<Goal> goal_of(const std::string& name) {
   const auto found = std::find(names.begin(), names.end(), name);
   if (found == names.end()) return std::nullopt;
   return static_cast<Goal>(found - names.begin());
+}
+
+double gain_of_leaving(const PlanPoint& now, const PlanPoint& best, const PlanGoal& goal) {
+  const double time = now.seconds > 0 ? 1 - best.seconds / now.seconds : 0;
+  const double cost = now.cost > 0 ? 1 - best.cost / now.cost : 0;
+  constexpr double kMust = std::numeric_limits<double>::infinity();
+  switch (goal.goal) {
+    case Goal::kFastest:
+      return time;
+    case Goal::kCheapest:
+      return cost;
+    case Goal::kKnee:
+      return std::max(std::abs(time), std::abs(cost));
+    case Goal::kDeadline:
+      return now.seconds > goal.limit ? (time > 0 ? kMust : 0) : cost;
+    case Goal::kBudget:
+      return now.cost > goal.limit ? (cost > 0 ? kMust : 0) : time;
+  }
+  return 0;
 }
 
 }  // namespace elastictrain::heuristics

@@ -78,6 +78,8 @@ struct PlanChoice {
   Reason reason;
 };
 PlanChoice choose(const std::vector<PlanPoint>& points, const PlanGoal& goal);
+// The relative gain for the goal of leaving `now` for `best`; infinite if a limit would be missed otherwise.
+double gain_of_leaving(const PlanPoint& now, const PlanPoint& best, const PlanGoal& goal);
 
 // The content of a drawing.
 struct PlanCurve {

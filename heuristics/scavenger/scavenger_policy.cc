@@ -22,6 +22,8 @@ constexpr double kNoEndSamples = 1e6;
 constexpr std::uint32_t kMaxBatches = 9;  // for each size
 constexpr double kRecentSteps = 200;      // that the present step time is averaged over
 
+constexpr double kChanged = 0.2;  // of a step's time, as a logarithm: what was chosen before may be wrong
+
 constexpr double kUnbounded = 1e9;
 constexpr double kMaxBatch = std::numeric_limits<std::uint32_t>::max();
 
@@ -63,7 +65,8 @@ struct State {
   SearchPoint target;  // 0 workers: nothing
   double target_since_s = 0;
   double considered_s = 0;
-  bool knew_noise = false;  // at that time, or before
+  double considered_step_s = 0;  // of the present point, at that time
+  bool knew_noise = false;       // at that time, or before
   Reason settled;
 };
 
@@ -92,6 +95,8 @@ class Scavenger final : public PerJobPolicy<State> {
         decision.workers = job.workers;
         decision.reason = {
             "given_up", format_text("%u workers were not reached; the size stays %u", job.target, job.workers), {}};
+      } else {
+        reconsider(view, job, state, decision);
       }
       return decision;
     }
@@ -101,13 +106,36 @@ class Scavenger final : public PerJobPolicy<State> {
           kMeasured, format_text("%zu sizes and batches are measured", state.measured.points().size()), {}};
     } else if (!state.model) {
       decision.reason = {"measuring", "nothing has been measured yet", {}};
-    } else if (const bool bounded = goal_.goal == Goal::kDeadline || goal_.goal == Goal::kBudget;
-               bounded && job.samples_total <= 0) {
+    } else if (!has_goal(job)) {
       decision.reason = {"cannot_decide", "a deadline or a budget needs a job whose number of samples is known", {}};
     } else {
       settle(view, job, state, decision);
     }
     return decision;
+  }
+
+  bool has_goal(const JobView& job) const {
+    const bool is_bounded = goal_.goal == Goal::kDeadline || goal_.goal == Goal::kBudget;
+    return !is_bounded || job.samples_total > 0;
+  }
+
+  // While the workers of its choice start: whether that is still the choice, if steps have become longer or shorter.
+  void reconsider(const ClusterView& view, const JobView& job, State& state, JobDecision& decision) const {
+    const bool is_own = state.target.workers == job.target && job.target > job.workers;
+    const SearchPoint now = present(job);
+    const bool batch_stays = std::uint64_t{now.workers} * now.local_batch == job.global_batch;
+    if (!state.model || !settings_.follow || !has_goal(job) || !is_own || !batch_stays) return;
+    const double step_s = state.measured.step_s(now);
+    if (!(step_s > 0) || std::abs(std::log(step_s / state.considered_step_s)) < kChanged) return;
+    const auto [points, choice] = choose_now(view, job, state, now);
+    const PlanPoint& best = points[*choice.point];
+    if (best.workers == job.target) return;
+    go(view, job, {best.workers, best.local_batch}, state, decision);
+    decision.workers = best.workers;
+    decision.reason = choice.reason;
+    if (best.workers < job.target) decision.reason.code = kTakenBack;
+    state.settled = choice.reason;
+    state.settled.code = "settled";
   }
 
   static SearchPoint present(const JobView& job) {
@@ -242,20 +270,17 @@ class Scavenger final : public PerJobPolicy<State> {
       decision.reason = state.settled;
       return;
     }
-    state.considered_s = view.now_s;
     const SearchPoint now = present(job);
-    auto points = plan_points(candidates(job, state, now), *state.model, work(job, state), prices(view, job),
-                              state.measured.points());
-    scale_to_present(points, state);
+    auto [points, first] = choose_now(view, job, state, now);
     const PlanGoal goal = goal_now(view, job);
     // The search ended at a batch of which nobody knows whether it is worth its samples.
     const SearchPoint own = kept_to_limit(job.batch, SearchPoint{job.workers, own_batch(job, state)});
     const bool leaves = !state.knew_noise && now.local_batch != own.local_batch && points.size() > 1;
     if (leaves) points.erase(points.begin());
-    const PlanChoice choice = choose(points, goal);
+    const PlanChoice choice = leaves ? choose(points, goal) : std::move(first);
     const PlanPoint& best = points[*choice.point];
     decision.reason = choice.reason;
-    if (leaves || (*choice.point != 0 && gain(points.front(), best, goal) > settings_.tolerance)) {
+    if (leaves || (*choice.point != 0 && gain_of_leaving(points.front(), best, goal) > settings_.tolerance)) {
       go(view, job, {best.workers, best.local_batch}, state, decision);
     } else if (*choice.point != 0) {
       decision.reason.code = "settled";
@@ -264,6 +289,21 @@ class Scavenger final : public PerJobPolicy<State> {
     }
     state.settled = decision.reason;
     state.settled.code = "settled";
+  }
+
+  struct Choice {
+    std::vector<PlanPoint> points;  // first the present one
+    PlanChoice best;
+  };
+
+  Choice choose_now(const ClusterView& view, const JobView& job, State& state, const SearchPoint& now) const {
+    state.considered_s = view.now_s;
+    state.considered_step_s = state.measured.step_s(now);
+    auto points = plan_points(candidates(job, state, now), *state.model, work(job, state), prices(view, job),
+                              state.measured.points());
+    scale_to_present(points, state);
+    PlanChoice best = choose(points, goal_now(view, job));
+    return {std::move(points), std::move(best)};
   }
 
   // If the job has become slower or faster than while it was measured, all sizes are scaled by the same factor.
@@ -277,26 +317,6 @@ class Scavenger final : public PerJobPolicy<State> {
       point.seconds *= factor;
       point.cost *= factor;
     }
-  }
-
-  // The relative gain for the goal of leaving `now` for `best`; infinite if a limit would be missed otherwise.
-  static double gain(const PlanPoint& now, const PlanPoint& best, const PlanGoal& goal) {
-    const double time = now.seconds > 0 ? 1 - best.seconds / now.seconds : 0;
-    const double cost = now.cost > 0 ? 1 - best.cost / now.cost : 0;
-    constexpr double kMust = std::numeric_limits<double>::infinity();
-    switch (goal.goal) {
-      case Goal::kFastest:
-        return time;
-      case Goal::kCheapest:
-        return cost;
-      case Goal::kKnee:
-        return std::max(std::abs(time), std::abs(cost));
-      case Goal::kDeadline:
-        return now.seconds > goal.limit ? (time > 0 ? kMust : 0) : cost;
-      case Goal::kBudget:
-        return now.cost > goal.limit ? (cost > 0 ? kMust : 0) : time;
-    }
-    return 0;
   }
 
   ScavengerSettings settings_;

@@ -52,20 +52,40 @@ class LivePolicies(Case):
     def test_efficiency_grows_to_all_slots_of_a_job_that_scales(self):
         self.assert_reaches_size("efficiency", 3, 4)
 
-    def test_a_growth_whose_workers_still_start_is_taken_back_once_it_no_longer_pays(self):
-        """Four workers share the samples of a step that takes two 17 ms. While two more start, the exchange comes to take 200 ms."""
+    def assert_takes_growth_back(self, name, exchange_ms, **settings):
+        """Four workers share the samples of a step that takes two 17 ms. While two more start, the exchange of 1 ms takes longer."""
         trainer = synthetic(**LINEAR, startup_delay_ms=12_000, exchange_us=["1:0", "2:1000", "4:1000"])
-        slots = config("efficiency", workers=(2, 2, 4), trainer=trainer)
+        slots = config(name, workers=(2, 2, 4), trainer=trainer, **settings)
         slots["batch"]["max_global"] = 32
         with tempfile.TemporaryDirectory(prefix="et-slow-") as slow:
             with Run(slots, arguments=["-x", f"ELASTICTRAIN_SLOW_DIR={slow}"]) as run:
                 run.wait_event("decided", timeout=60, workers=4)
                 with open(os.path.join(slow, "exchange"), "w") as file:
-                    file.write("200\n")
+                    file.write(f"{exchange_ms}\n")
                 run.wait_event("decided", timeout=60, code="taken_back", workers=2)
                 status = run.wait_status(lambda s: s["phase"] == "running" and s["world_size"] == 2, 60, "two workers")
                 self.assertEqual(status["generation"], 1, "nobody joined")
                 self.assert_holds(run, 0)
+
+    def test_a_growth_whose_workers_still_start_is_taken_back_once_it_no_longer_pays(self):
+        self.assert_takes_growth_back("efficiency", 200)
+
+    def test_goodput_takes_a_growth_back_as_well(self):
+        self.assert_takes_growth_back("goodput", 40, adapt_batch=False, refit_s=1, min_s=0, settle_steps=15)
+
+    def test_a_batch_that_follows_the_noise_comes_with_the_workers_that_still_start(self):
+        """At an efficiency of 0.05 the largest batch is the best one; each change at most doubles it."""
+        slots = config("noise-batch", workers=(2, 2, 3), trainer={**NOISY, "startup_delay_ms": 12_000},
+                       efficiency=0.05, min_steps=50, max_per_worker=64)
+        with Run(slots) as run:
+            run.wait_size(2, timeout=60)
+            run.do("resize", run.name, 3)
+            run.wait_event("decided", timeout=60, code="noise_grew")
+            self.assertEqual(run.status()["generation"], 1, "the third worker still starts")
+            status = run.wait_status(lambda s: s["phase"] == "running" and s["world_size"] == 3, 60, "three workers")
+            self.assertEqual(status["generation"], 2)
+            self.assertGreater(status["batch_per_worker"], 16)
+            self.assert_stops_clean(run)
 
     def test_cost_takes_all_slots_where_time_is_dear(self):
         self.assert_reaches_size("cost", 3, 4, utility="linear:1000000,3600", price_per_worker_hour=1)

@@ -63,6 +63,10 @@ class BatchLoop {
     begin_generation();
   }
 
+  // As the state machine shows it to policies.
+  const core::RunView& live() const { return live_; }
+
+  // On from where it stopped.
   BatchRun run(double longest_s) {
     const double total = model_.job.samples_total;
     while ((total == 0 || samples_ < total) && run_.now_s < longest_s) {
