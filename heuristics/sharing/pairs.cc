@@ -17,8 +17,8 @@ Grant grant_of(const Pairs::Pair& pair, double slots) {
 }  // namespace
 
 std::uint32_t Pairs::losses_of(std::uint64_t job) const {
-  return static_cast<std::uint32_t>(std::count_if(
-      lost_.begin(), lost_.end(), [job](const Key& pair) { return pair.first == job || pair.second == job; }));
+  const auto found = losses_.find(job);
+  return found == losses_.end() ? 0 : found->second;
 }
 
 void Pairs::list_guests() {
@@ -33,6 +33,7 @@ void Pairs::list_guests() {
 void Pairs::forget_gone() {
   const auto is_gone = [this](std::uint64_t job) { return !place_.contains(job); };
   std::erase_if(lost_, [&](const Key& pair) { return is_gone(pair.first) || is_gone(pair.second); });
+  std::erase_if(losses_, [&](const auto& entry) { return is_gone(entry.first); });
   std::erase_if(pairs_, [&](const Pair& pair) { return is_gone(pair.host) || is_gone(pair.guest); });
 }
 
@@ -48,6 +49,8 @@ void Pairs::take_up(const View& view) {
 
 void Pairs::undo(const Pair& pair) {
   lost_.insert(std::minmax(pair.host, pair.guest));
+  ++losses_[pair.host];
+  ++losses_[pair.guest];
   undone_.push_back({pair, place_.at(pair.host), place_.at(pair.guest)});
 }
 
@@ -104,6 +107,10 @@ void Pairs::grant(const View& view, bool waiting, std::uint32_t& free, Decision&
   list_guests();
 }
 
+bool Pairs::may_be_tried(const JobView& job) const {
+  return job.packs && is_known(job.alone_rate) && losses_of(job.id) < kTries;
+}
+
 // Jobs that keep their slots and could have a guest there.
 std::vector<std::uint32_t> Pairs::open_hosts(const View& view, const std::vector<std::uint32_t>& order,
                                              const Decision& decision) const {
@@ -112,7 +119,7 @@ std::vector<std::uint32_t> Pairs::open_hosts(const View& view, const std::vector
     const JobView& job = view.jobs[place];
     const bool keeps = job.held > 0 && decision.grants[place].slots == job.held && job.held == job.requested;
     const bool paired = hosts_.contains(job.id) || guests_.contains(job.id);
-    if (keeps && job.packs && is_known(job.alone_rate) && !paired) hosts.push_back(place);
+    if (keeps && may_be_tried(job) && !paired) hosts.push_back(place);
   }
   return hosts;
 }
@@ -136,7 +143,7 @@ void Pairs::add(const View& view, const std::vector<std::uint32_t>& order, Decis
     const JobView& job = view.jobs[place];
     const bool waits = decision.grants[place].slots == 0 && job.held == 0;
     const bool paired = guests_.contains(job.id) || hosts_.contains(job.id);
-    if (!waits || !job.packs || !is_known(job.alone_rate) || paired) continue;
+    if (!waits || !may_be_tried(job) || paired) continue;
     const auto host = best_host(view, job, hosts);
     if (host == hosts.end()) continue;
     pairs_.push_back({.host = view.jobs[*host].id, .guest = job.id, .granted = true});

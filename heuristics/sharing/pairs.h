@@ -4,7 +4,8 @@
 // guest waits, its host has slots. At each look, after kLookViews new measurements of both, the sum of their speeds
 // relative to those alone is compared with 1, which is what taking turns gives. kLosses looks in a row below it undo
 // the pair for ever; kLooks looks without that keep it, and it is looked at on. Gandiva tries the pair of the least
-// utilisation first; here no utilisation is known, so the jobs go first that have lost the least often. A pair that the
+// utilisation first; here no utilisation is known, so the jobs go first that have lost the least often, and one
+// that has lost with kTries others is taken to use its slots well, and stays alone. A pair that the
 // caller never carried out counts as one that lost; one that it carries out no longer may be tried again.
 //
 // Pure. A decision costs O(jobs log jobs + waiting jobs x hosts that can be tried).
@@ -24,6 +25,7 @@ namespace elastictrain::heuristics::sharing {
 inline constexpr std::uint32_t kLookViews = 3;
 inline constexpr std::uint32_t kLosses = 2;
 inline constexpr std::uint32_t kLooks = 3;
+inline constexpr std::uint32_t kTries = 3;
 
 class Pairs {
  public:
@@ -60,6 +62,7 @@ class Pairs {
 
   bool has_lost(std::uint64_t a, std::uint64_t b) const { return lost_.contains(std::minmax(a, b)); }
   std::uint32_t losses_of(std::uint64_t job) const;
+  bool may_be_tried(const JobView& job) const;
   void take_up(const View& view);
   void forget_gone();
   enum class Verdict : std::uint8_t { kStays, kParts, kLoses };
@@ -74,8 +77,9 @@ class Pairs {
   std::vector<Pair> pairs_;
   std::set<std::uint64_t> guests_, hosts_;
   std::set<Key> lost_;
-  std::vector<Undone> undone_;                              // by the present decision
-  std::unordered_map<std::uint64_t, std::uint32_t> place_;  // by job, of the present view
+  std::unordered_map<std::uint64_t, std::uint32_t> losses_;  // by job
+  std::vector<Undone> undone_;                               // by the present decision
+  std::unordered_map<std::uint64_t, std::uint32_t> place_;   // by job, of the present view
 };
 
 }  // namespace elastictrain::heuristics::sharing

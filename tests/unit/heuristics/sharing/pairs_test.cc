@@ -95,6 +95,19 @@ TEST_CASE("a pair that does 0.7 of one alone is undone at the second look, and n
   }
 }
 
+TEST_CASE("a job that has lost with three others stays alone") {
+  OneSlot one(5);
+  std::size_t tries = 0;
+  std::uint32_t views = 0;
+  for (double now_s = 0; now_s < 3000; now_s += 15) {
+    views += kLookViews;
+    for (std::size_t job = 0; job < 5; ++job) one.measure(job, 3, views);
+    const Decision decision = one.decide(now_s);
+    for (const Grant& grant : decision.grants) tries += grant.beside != kNoJob && grant.looks == 0 ? 1 : 0;
+  }
+  CHECK(tries == 5 * kTries / 2);
+}
+
 TEST_CASE("one bad look among good ones is noise") {
   OneSlot one(2);
   one.decide(0);
