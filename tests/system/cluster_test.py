@@ -208,7 +208,7 @@ class Cluster:
                     holders.setdefault(slot, []).append(job)
             for slot, jobs in holders.items():
                 packed = len(jobs) == 2 and (beside.get(jobs[0]) == jobs[1] or beside.get(jobs[1]) == jobs[0])
-                self.case.assertTrue(len(jobs) < 2 or packed, f"slot {slot} is leased to {jobs} after {record}")
+                self.case.assertEqual(len(jobs) < 2 or packed, True, f"slot {slot} is leased to {jobs} after {record}")
 
 
 class Sharing(Case):
