@@ -17,6 +17,11 @@ SizeParts parts_of(const BatchRule& batch, std::uint32_t workers, double log_rat
   return {(1 - rest_share) * step_s / share, rest_share * step_s};
 }
 
+double rest_gain(const BatchRule& batch, const SizeParts& known, std::uint32_t workers) {
+  const double compute_s = known.sample_s * share_of(batch, workers);
+  return std::log((compute_s + known.rest_s) / compute_s);
+}
+
 double efficiency_bound(const BatchRule& batch, const SizeParts& known, std::uint32_t from, std::uint32_t to) {
   const auto log_rate = [&](std::uint32_t workers) {
     const double share = share_of(batch, workers);

@@ -24,6 +24,9 @@ struct SizeParts {
 // Of a size at that rate, at which r is that share of a step.
 SizeParts parts_of(const BatchRule& batch, std::uint32_t workers, double log_rate, double rest_share);
 
+// By how much the logarithm of the rate of that size exceeds what it is with r of `known`, if r is 0.
+double rest_gain(const BatchRule& batch, const SizeParts& known, std::uint32_t workers);
+
 // The upper bound on the marginal efficiency from `from` to `to` workers, if r stays that of `known`.
 double efficiency_bound(const BatchRule& batch, const SizeParts& known, std::uint32_t from, std::uint32_t to);
 

@@ -12,6 +12,7 @@ constexpr double kFirstMeanAbove = 0.6;  // the user's size is more often too sm
 constexpr double kFirstMeanBelow = 0.5;
 constexpr double kFirstDeviation = 0.35;
 constexpr double kBoundDeviation = 0.2;  // of an efficiency that is expected to reach its bound
+constexpr double kLeastDeviation = 0.1;  // of one between two bounds
 constexpr double kBehindCliff = 0.7;     // the mean when the job extends from one host to several
 constexpr double kDeviation = 0.15;
 constexpr double kDeviationWeight = 2;  // as a number of observed deviations
@@ -59,6 +60,7 @@ class Search {
   std::optional<Probe> next() {
     above();
     below();
+    fill_hosts();
     for (std::size_t i = 0; i + 1 < measured_.size(); ++i) gap(i);
     if (!found_) last_eighth();
     again();
@@ -102,23 +104,36 @@ class Search {
     double mean =
         world.size() == 1 && !one_.empty() && !crosses && &world == &several_ ? kBehindCliff : kFirstMeanAbove;
     double deviation = kFirstDeviation;
-    obey_bound(last.workers, next, mean, deviation);
     if (!crosses && world.size() > 1) {
       mean = beyond(world, static_cast<double>(next) / last.workers);
       deviation = deviation_;
     }
+    obey_parts_above(last, next, mean, deviation);
     const double far = distance(last.workers, next);
     offer(next, last.log_rate + mean * far, deviation * far);
   }
 
-  // Once two sizes are measured, they say more.
-  void obey_bound(std::uint32_t from, std::uint32_t to, double& mean, double& deviation) const {
-    const auto& parts = measured_.front().parts;
-    if (measured_.size() > 1 || !parts) return;
-    const double bound = efficiency_bound(limits_.batch, *parts, from, to);
-    if (bound >= mean) return;
-    mean = bound;
-    deviation = kBoundDeviation;
+  void obey_parts_above(const Measured& last, std::uint32_t next, double& mean, double& deviation) const {
+    if (!last.parts) return;
+    const double most = efficiency_bound(limits_.batch, *last.parts, last.workers, next);
+    if (most >= mean) return;
+    mean = most;
+    deviation = std::min(deviation, kBoundDeviation);
+  }
+
+  // At most what the rest gives if it stays, at least what no rest at all gives; the latter only while hosts stay full,
+  // because on one that does not, workers may compute faster.
+  void obey_parts_below(const Measured& first, std::uint32_t next, double& mean, double& deviation) const {
+    if (!first.parts) return;
+    const double most = efficiency_bound(limits_.batch, *first.parts, next, first.workers);
+    if (next < limits_.host_slots) {
+      if (most < mean) deviation = std::min(deviation, kBoundDeviation);
+      mean = std::min(mean, most);
+      return;
+    }
+    const double least = most - rest_gain(limits_.batch, *first.parts, next) / distance(next, first.workers);
+    mean = std::clamp(mean, std::min(least, most), most);
+    deviation = std::min(deviation, std::max((most - least) / 2, kLeastDeviation));
   }
 
   void below() {
@@ -135,8 +150,8 @@ class Search {
     const auto& world = several_hosts(first.workers) ? several_ : one_;
     double mean = kFirstMeanBelow;
     double deviation = crosses || world.size() < 2 ? kFirstDeviation : deviation_;
-    obey_bound(next, first.workers, mean, deviation);
     if (world.size() > 1) mean = below(world, static_cast<double>(first.workers) / next);
+    obey_parts_below(first, next, mean, deviation);
     const double far = distance(next, first.workers);
     offer(next, first.log_rate - mean * far, deviation * far);
   }
@@ -187,6 +202,18 @@ class Search {
     const double far = distance(size, high.workers);
     offer(size, high.log_rate - (efficiency(low, high) - curvature(i) * distance(low.workers, size)) * far,
           kLastDeviation * far);
+  }
+
+  // All sizes are of whole hosts but the one that the job began with.
+  void fill_hosts() {
+    const Measured& first = measured_.front();
+    const std::uint32_t size = first.workers / limits_.host_slots * limits_.host_slots;
+    if (!several_hosts(size) || size == first.workers || size < limits_.min || ratio(first, best_) >= kNarrow) return;
+    double mean = several_.size() > 1 ? below(several_, static_cast<double>(first.workers) / size) : kFirstMeanBelow;
+    double deviation = kLastDeviation;
+    obey_parts_below(first, size, mean, deviation);
+    const double far = distance(size, first.workers);
+    offer(size, first.log_rate - mean * far, deviation * far);
   }
 
   void offer_between(std::size_t i, std::uint32_t workers, bool crosses) {

@@ -2,9 +2,9 @@
 //
 // Between and beyond the measured sizes throughput is expected to follow smooth saturation (t = a/k + b for a step of
 // one batch), with an uncertainty that is small at first and grows with the surprises so far: real curves also have
-// cliffs (a second host, a slower link) after which they rise again. Around the first size no more is expected than the
-// parts of its steps allow (parts_estimate.h). A size is measured if its expected improvement over the best one, for
-// the rest of the job, exceeds the cost of trying it.
+// cliffs (a second host, a slower link) after which they rise again. Beyond the smallest and the largest size no more
+// is expected than the parts of their steps allow (parts_estimate.h). A size is measured if its expected improvement
+// over the best one, for the rest of the job, exceeds the cost of trying it.
 //
 // Pure.
 #pragma once

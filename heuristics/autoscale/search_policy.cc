@@ -92,6 +92,14 @@ void SearchPolicy::search(const ClusterView& view, const JobView& job, const Sea
   }
   const Measured& best = sizes[best_of(sizes)];
   const bool hidden = undecided(job, sizes, best, state, decision);
+  if (hidden && measures_better(job, best, state)) {
+    Reason reason{"measuring_better",
+                  format_text("%u workers look better and are measured less: %s", best.workers,
+                              about(sizes, at(sizes, job.workers)).c_str()),
+                  {}};
+    move(view, job, state, best.workers, std::move(reason), decision);
+    return;
+  }
   if (hidden && !precise(state, job.workers)) return;
   if (const auto probe = next_probe(sizes, value, limits)) {
     // A smaller size cannot be undone at once, because joiners take time to start. So before a job shrinks, its size
@@ -147,6 +155,13 @@ bool SearchPolicy::undecided(const JobView& job, const std::vector<Measured>& si
   if (noise < settings_.tolerance || std::abs(here.value - rival->value) > noise) return false;
   decision.reason = {"measuring", format_text("%s, known to %.2f", comparison(*rival, here).c_str(), noise), {}};
   return true;
+}
+
+// Whether more is learned, and for less, at the best size than here. Fewer workers are there at once.
+bool SearchPolicy::measures_better(const JobView& job, const Measured& best, const SearchState& state) {
+  const double steps = state.steps_at(job.workers);
+  return best.workers < job.workers && !state.follows_change && steps >= kEnoughSteps &&
+         state.steps_at(best.workers) < steps;
 }
 
 // Settles at the smallest of the sizes that are equally good.

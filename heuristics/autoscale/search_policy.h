@@ -37,6 +37,7 @@ class SearchPolicy : public PerJobPolicy<SearchState> {
   bool precise(const SearchState& state, std::uint32_t workers) const;
   bool undecided(const JobView& job, const std::vector<Measured>& sizes, const Measured& best, const SearchState& state,
                  JobDecision& decision) const;
+  static bool measures_better(const JobView& job, const Measured& best, const SearchState& state);
   void settle(const ClusterView& view, const std::vector<Measured>& sizes, const SearchLimits& limits,
               SearchState& state) const;
   void wake(const ClusterView& view, const JobView& job, const SearchLimits& limits, const Objective& value,

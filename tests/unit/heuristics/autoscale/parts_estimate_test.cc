@@ -33,5 +33,10 @@ TEST_CASE("an efficiency is at most that with a rest of the same length") {
   CHECK(efficiency_bound(grows, kParts, 16, 32) == doctest::Approx(1));
 }
 
+// Eight workers compute for 128 ms. With the rest of 16 ms a step takes 144 ms.
+TEST_CASE("without its rest a step is as short as its computation") {
+  CHECK(rest_gain(shared_batch(), kParts, 8) == doctest::Approx(std::log(144.0 / 128)));
+}
+
 }  // namespace
 }  // namespace elastictrain::heuristics

@@ -106,6 +106,69 @@ TEST_CASE("what the parts of a step say bounds what is expected of sizes around 
   CHECK(next_probe(sizes, value, limits)->improvement == doctest::Approx(unbounded->improvement));
 }
 
+// 16, 32 and 64 workers make 2200, 4000 and 5000 samples a second, with 128 each. One alone takes 0.931 s for them.
+double talk(std::uint32_t k) {
+  return k <= 16 ? 137.5 * k : k <= 32 ? 2200 + 112.5 * (k - 16) : 4000 + 31.25 * (k - 32);
+}
+
+Measured talk_at(std::uint32_t workers, const Objective& value, const BatchRule& batch) {
+  const double log_rate = std::log(talk(workers));
+  const double rest_share = 1 - talk(workers) / (137.5 * workers);
+  return {workers, log_rate, value(workers, log_rate), 0.01, parts_of(batch, workers, log_rate, rest_share)};
+}
+
+SearchLimits hosts_of_eight() {
+  SearchLimits limits = up_to(64);
+  limits.min = 4;
+  limits.host_slots = 8;
+  limits.batch.per_worker = 128;
+  return limits;
+}
+
+// 24 workers take 0.991 s for a step. However short the rest is, 8 make at most 8 x 128 / 0.931 = 1100 samples a
+// second: ln 1100 - ln(8) / 2 = 5.96 beside 6.45.
+TEST_CASE("a smaller size that its computation alone makes worse is not tried, however many sizes are measured") {
+  const auto value = efficiency_objective(0.5);
+  const auto limits = hosts_of_eight();
+  std::vector<Measured> sizes{talk_at(24, value, limits.batch), talk_at(48, value, limits.batch)};
+  const auto bounded = next_probe(sizes, value, limits);
+  REQUIRE(bounded);
+  CHECK(bounded->workers > 24);
+  for (auto& size : sizes) size.parts.reset();
+  CHECK(next_probe(sizes, value, limits)->workers == 8);
+}
+
+// Four may be as fast as eight, if eight compete for the processors of the host. A host each excludes that.
+TEST_CASE("fewer workers on a host are tried although computation is all that a step does") {
+  const auto value = efficiency_objective(0.5);
+  SearchLimits limits = up_to(8);
+  limits.batch.per_worker = 128;
+  const double rate = std::log(1000.0);
+  const std::vector<Measured> sizes{{8, rate, value(8, rate), 0.01, parts_of(limits.batch, 8, rate, 0)}};
+  CHECK_FALSE(next_probe(sizes, value, limits));
+  limits.host_slots = 8;
+  const auto probe = next_probe(sizes, value, limits);
+  REQUIRE(probe);
+  CHECK(probe->workers == 4);
+}
+
+TEST_CASE("a job that began with hosts that it does not fill is tried with one that it fills") {
+  const auto value = efficiency_objective(0.5);
+  const auto limits = hosts_of_eight();
+  std::vector<Measured> sizes{talk_at(36, value, limits.batch), talk_at(64, value, limits.batch)};
+  std::vector<std::uint32_t> tried;
+  while (const auto next = next_probe(sizes, value, limits)) {
+    REQUIRE(tried.size() < 10);
+    tried.push_back(next->workers);
+    std::erase_if(sizes, [&](const Measured& size) { return size.workers == next->workers; });
+    sizes.push_back(talk_at(next->workers, value, limits.batch));
+    std::sort(sizes.begin(), sizes.end(), [](const auto& a, const auto& b) { return a.workers < b.workers; });
+    if (next->workers == 32) break;
+  }
+  CHECK(!tried.empty());
+  CHECK(sizes[best_of(sizes)].workers == 32);
+}
+
 // x = a/(kb) = 13.7 for efficiency 0.95 over a doubling, since (2x+1)/(x+1) = 2^0.95; the next doubling gains
 // (x+1)/(x/2+1) = 1.873: 0.905.
 TEST_CASE("smooth saturation continues as t = a/k + b") {
