@@ -31,7 +31,7 @@ TEST_CASE("under any faults no slot is used twice, and every job ends at last") 
     FAIL_CHECK("seed " << seed << ": " << problem);
   }
   CHECK(events > (to - from + 1) * 50);
-  if (to - from < 1000) return;
+  if (std::getenv("ELASTICTRAIN_SEEDS") != nullptr) return;  // others may have few pairs
   MESSAGE(kept << " pairs were kept and " << undone << " undone");
   CHECK(kept > 20);
   CHECK(undone > 20);
