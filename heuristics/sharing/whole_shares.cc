@@ -13,7 +13,8 @@ class Fitting {
       : bounds_(bounds), users_(std::move(users)), free_(slots), shares_(bounds.size()) {
     double sum = 0;
     for (const Grant& grant : grants) {
-      granted_.push_back(static_cast<std::uint32_t>(std::floor(grant.slots + 1e-9)));
+      is_guest_.push_back(grant.beside != kNoJob);
+      granted_.push_back(is_guest_.back() ? 0 : static_cast<std::uint32_t>(std::floor(grant.slots + 1e-9)));
       sum += granted_.back();
     }
     const auto granted = static_cast<std::uint32_t>(std::min<double>(sum, slots));
@@ -52,7 +53,7 @@ class Fitting {
     bool blocked = false;  // an earlier job waits for its least
     for (std::size_t job = 0; job < bounds_.size(); ++job) {
       const std::uint32_t least = bounds_[job].least;
-      if (shares_[job] > 0 || !choose(job) || !allowed(job, least)) continue;
+      if (is_guest_[job] || shares_[job] > 0 || !choose(job) || !allowed(job, least)) continue;
       if (!blocked || bounds_[job].runs) blocked = !take(job, least) || blocked;
     }
   }
@@ -72,6 +73,7 @@ class Fitting {
   std::vector<UserLimits> users_;
   std::uint32_t free_;
   std::uint32_t unused_ = 0;  // that the policy left
+  std::vector<bool> is_guest_;
   std::vector<std::uint32_t> granted_;
   std::vector<std::uint32_t> shares_;
 };

@@ -30,7 +30,8 @@ struct UserLimits {
   std::uint32_t running = kNoLimitOfSlots;  // jobs with slots
 };
 
-// One share per job, in their order; their sum is at most `slots`. `bounds` is as long as `grants`.
+// One share per job, in their order; their sum is at most `slots`. `bounds` is as long as `grants`. A job that is to
+// share the slots of another one (Grant::beside) gets none of its own.
 std::vector<std::uint32_t> whole_shares(const std::vector<Grant>& grants, const std::vector<Bounds>& bounds,
                                         std::vector<UserLimits> users, std::uint32_t slots);
 

@@ -241,20 +241,16 @@ class Simulation {
 
   void bound() {
     std::vector<sharing::Bounds> bounds;
-    std::vector<sharing::Grant> grants;
     for (std::size_t place = 0; place < lives_.size(); ++place) {
-      if (is_guest(place)) continue;
-      grants.push_back(decision_.grants[place]);
       const TraceJob& given = trace_.jobs[lives_[place].result.job];
       const sharing::JobView& job = view_.jobs[place];
       const std::uint32_t least = std::min(given.least, options_.slots);
       const std::uint32_t most = spec_.elastic ? job.curve->cap() : job.requested;
       bounds.push_back({least, std::clamp(most, least, options_.slots), job.held > 0, job.held > 0 && given.keeps, 0});
     }
-    const auto shares = sharing::whole_shares(grants, bounds, {{}}, view_.slots);
-    std::size_t next = 0;
+    const auto shares = sharing::whole_shares(decision_.grants, bounds, {{}}, view_.slots);
     for (std::size_t place = 0; place < lives_.size(); ++place) {
-      if (!is_guest(place)) decision_.grants[place].slots = shares[next++];
+      if (!is_guest(place)) decision_.grants[place].slots = shares[place];
     }
     follow_hosts();
   }

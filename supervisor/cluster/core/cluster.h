@@ -122,9 +122,6 @@ class Cluster {
   bool may_pack(const Job& job) const;
   std::optional<std::uint64_t> only_beside(const Round& round, const Job& job) const;
   void tell_of_packing(const Round& round, std::size_t place, heuristics::sharing::JobView& view) const;
-  static std::vector<std::uint32_t> shares_without_guests(const Round& round,
-                                                          const std::vector<heuristics::sharing::Bounds>& bounds,
-                                                          std::vector<heuristics::sharing::UserLimits> users);
   void seat_guests(Round& round) const;
   static std::string packing_text(const Round& round, std::size_t place);
 

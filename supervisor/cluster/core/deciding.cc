@@ -195,7 +195,7 @@ void Cluster::bound(Round& round, double now_s) {
     if (limits.slots != kNoLimit) limits.slots -= std::min(limits.slots, owned);
     if (limits.running != kNoLimit && limits.running > 0) --limits.running;
   }
-  round.shares = shares_without_guests(round, bounds, std::move(users));
+  round.shares = sharing::whole_shares(round.grants, bounds, std::move(users), round.slots);
 }
 
 void Cluster::adopt(Round& round, double now_s) {

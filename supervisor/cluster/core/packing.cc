@@ -41,24 +41,6 @@ void Cluster::tell_of_packing(const Round& round, std::size_t place, sharing::Jo
   view.packed_views = job.packed.rate.views;
 }
 
-std::vector<std::uint32_t> Cluster::shares_without_guests(const Round& round,
-                                                          const std::vector<sharing::Bounds>& bounds,
-                                                          std::vector<sharing::UserLimits> users) {
-  std::vector<sharing::Grant> grants;
-  std::vector<sharing::Bounds> bounds_of;
-  for (std::size_t place = 0; place < bounds.size(); ++place) {
-    if (round.is_guest(place)) continue;
-    grants.push_back(round.grants[place]);
-    bounds_of.push_back(bounds[place]);
-  }
-  const auto some = sharing::whole_shares(grants, bounds_of, std::move(users), round.slots);
-  std::vector<std::uint32_t> shares;
-  for (std::size_t place = 0, next = 0; place < bounds.size(); ++place) {
-    shares.push_back(round.is_guest(place) ? 0 : some[next++]);
-  }
-  return shares;
-}
-
 // After all others are placed.
 void Cluster::seat_guests(Round& round) const {
   for (std::size_t place = 0; place < round.jobs.size(); ++place) {

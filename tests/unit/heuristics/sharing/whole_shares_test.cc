@@ -46,5 +46,14 @@ TEST_CASE("a user's limits hold for all jobs of the user, and block nobody else"
   CHECK(whole_shares(grants({3, 3, 2}), bounds, {{.running = 1}, kFree}, 8) == Shares{4, 0, 4});
 }
 
+TEST_CASE("a guest of another job's slots takes none, also where it could not be suspended") {
+  const std::vector<Bounds> bounds = {{.least = 1, .most = 4, .runs = true},
+                                      {.least = 1, .most = 4, .runs = true, .keeps = true},
+                                      {.least = 1, .most = 4}};
+  auto some = grants({2, 2, 2});
+  some[1].beside = 1;
+  CHECK(whole_shares(some, bounds, {kFree}, 4) == Shares{2, 0, 2});
+}
+
 }  // namespace
 }  // namespace elastictrain::heuristics::sharing
