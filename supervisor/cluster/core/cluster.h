@@ -64,9 +64,6 @@ class Cluster {
   // When to step(Tick) at the latest; infinite: never.
   double wake_s(double now_s);
 
-  // What two jobs in the same slots do, for people.
-  static std::string looks_text(const heuristics::sharing::Grant& grant);
-
   const Settings& settings() const { return settings_; }
   const std::map<JobId, Job>& jobs() const { return jobs_; }
   const heuristics::leases::LeaseBook& book() const { return book_; }

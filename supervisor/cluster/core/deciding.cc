@@ -32,7 +32,7 @@ std::string number_text(double number) {
 
 std::string reason_of(const std::string& policy, const sharing::Grant& grant, std::uint32_t share) {
   if (share == 0 && grant.why == sharing::Why::kUndone) {
-    return policy + ": packing_undone, " + Cluster::looks_text(grant);
+    return policy + ": packing_undone, " + looks_text(grant);
   }
   if (share == 0) return policy + ": no slot is free for it now";
   std::string text = policy + ": " + sharing::name(grant.why);

@@ -1,8 +1,9 @@
-// Purpose: one decision of a cluster on its way through the steps of Cluster::decide(). For deciding.cc and placing.cc.
+// Purpose: one decision of a cluster on its way through the steps of Cluster::decide(). For the files that decide.
 #pragma once
 
 #include <algorithm>
 #include <cstdint>
+#include <string>
 #include <vector>
 
 #include "heuristics/sharing/view.h"
@@ -50,5 +51,8 @@ struct Cluster::Round {
     return count;
   }
 };
+
+// What two jobs in the same slots do together, for people. In packing.cc.
+std::string looks_text(const heuristics::sharing::Grant& grant);
 
 }  // namespace elastictrain::jobs

@@ -54,7 +54,7 @@ void Cluster::seat_guests(Round& round) const {
   }
 }
 
-std::string Cluster::looks_text(const sharing::Grant& grant) {
+std::string looks_text(const sharing::Grant& grant) {
   if (grant.looks == 0) return "together not measured yet";
   char text[64];
   std::snprintf(text, sizeof text, "together %.3g of one alone at look %u", grant.number, grant.looks);
