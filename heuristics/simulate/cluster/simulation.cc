@@ -30,6 +30,7 @@ struct Life {
   double jobs_s_before = 0;                // integral of the number of jobs, at arrival
   std::uint64_t beside = sharing::kNoJob;  // in whose slots it is, or who is in its own
   double beside_since_s = 0;
+  double packed_speed = 1;  // there, of that alone
 };
 
 class Simulation {
@@ -174,7 +175,7 @@ class Simulation {
       job.packed_views = 0;
       if (job.held == 0) continue;
       if (life.beside != sharing::kNoJob) {
-        job.packed_rate = job.alone_rate * packed_speed(job.id, life.beside);
+        job.packed_rate = job.alone_rate * life.packed_speed;
         job.packed_views = static_cast<std::uint32_t>((view_.now_s - life.beside_since_s) / kViewEvery_s);
       }
       const double held_s = view_.now_s - life.since_s;
@@ -227,8 +228,12 @@ class Simulation {
       beside[place_of(host)] = view_.jobs[place].id;
     }
     for (std::size_t place = 0; place < lives_.size(); ++place) {
-      if (beside[place] != lives_[place].beside) lives_[place].beside_since_s = view_.now_s;
-      lives_[place].beside = beside[place];
+      Life& life = lives_[place];
+      if (beside[place] == life.beside) continue;
+      life.beside = beside[place];
+      life.beside_since_s = view_.now_s;
+      const bool shares = life.beside != sharing::kNoJob;
+      life.packed_speed = shares ? packed_speed(view_.jobs[place].id, life.beside) : 1;
     }
   }
 
@@ -291,10 +296,9 @@ class Simulation {
   void set_speeds() {
     for (std::size_t place = 0; place < lives_.size(); ++place) {
       if (view_.jobs[place].held == 0) continue;
-      const std::uint64_t beside = lives_[place].beside;
-      const std::uint64_t placed = view_.jobs[place].beside == sharing::kNoJob ? view_.jobs[place].id : beside;
-      const double packed = beside == sharing::kNoJob ? 1 : packed_speed(view_.jobs[place].id, beside);
-      lives_[place].progress.set_speed(view_.now_s, packed * (hosts_ ? hosts_->speed(placed) : 1));
+      const bool is_seated = view_.jobs[place].beside != sharing::kNoJob;  // in its host's slots
+      const std::uint64_t placed = is_seated ? lives_[place].beside : view_.jobs[place].id;
+      lives_[place].progress.set_speed(view_.now_s, lives_[place].packed_speed * (hosts_ ? hosts_->speed(placed) : 1));
       lives_[place].end_s = lives_[place].progress.end_s();
     }
   }
