@@ -174,6 +174,11 @@ Status check_flags(const SimulateFlags& flags) {
   if (hosts.hosts == 0 && (hosts.interference > 0 || hosts.failure_every_s > 0 || hosts.stragglers > 0)) {
     return wrong_usage("--interference, --failures and --stragglers need hosts: --hosts NxSLOTS");
   }
+  const bool any_packs =
+      std::any_of(flags.policies.begin(), flags.policies.end(), [](const PolicySpec* policy) { return policy->packs; });
+  if (flags.packed_speed > 0 && !any_packs) {
+    return wrong_usage("--packing needs a policy that packs two jobs into a slot: --policy gandiva");
+  }
   return {};
 }
 

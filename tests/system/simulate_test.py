@@ -88,6 +88,7 @@ class Simulate(Case):
         for arguments, part in ((("--hosts", "8"), "HOSTSxSLOTS"), (("--hosts", "0x4"), "HOSTSxSLOTS"),
                                 (("--gpus", "8", "--failures", "9"), "need hosts"),
                                 (("--hosts", "2x4", "--interference", "1"), "--interference"),
+                                (("--gpus", "8", "--packing", "0.9"), "--policy gandiva"),
                                 (("--hosts", "2x4", "--gpus", "8"), "--gpus")):
             done = simulate(JOBS, "--policy", "srtf", "--curves", CURVES, *arguments)
             self.assertEqual(done.returncode, 64, done.stderr)
@@ -95,6 +96,15 @@ class Simulate(Case):
         done = simulate(JOBS, "--policy", "max-min-fluid", "--curves", CURVES, "--hosts", "2x4")
         self.assertEqual(done.returncode, 78)
         self.assertIn("parts of slots", done.stderr)
+
+    def test_pairs_that_gain_save_time_and_those_that_lose_cost_little(self):
+        times = {}
+        for speed in (None, "0.9", "0.3"):
+            flags = () if speed is None else ("--packing", speed)
+            row = self.results(JOBS, "--policy", "gandiva", "--gpus", "24", "--curves", CURVES, *flags)["gandiva"]
+            times[speed] = float(row["avg_jct_s"])
+        self.assertLess(times["0.9"], times[None] * 0.95)
+        self.assertLess(times["0.3"], times[None] * 1.25)
 
     def test_the_output_does_not_depend_on_the_number_of_cores(self):
         arguments = (JOBS, "--policy", "srtf,max-min,afs-l,afs-p,worth,gandiva", "--gpus", "24,64", "--curves", CURVES, "--csv")
