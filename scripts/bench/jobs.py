@@ -6,18 +6,16 @@ import json
 import os
 import random
 import selectors
-import shutil
 import signal
 import socket
 import statistics
 import subprocess
 import tempfile
-import threading
 import time
 
 import rows
 import swap
-from cluster_test import Cluster
+from cluster_test import Cluster, Contention
 from harness import BINARY, members, read_steps, synthetic, toml, wait_until
 from leases import Cleanups, cpu_s
 
@@ -300,32 +298,6 @@ def live_slices(repetitions):
     yield rows.at_least("live-slices", statistics.median(shares), "%", 98,
                         f"of the steps of 2 jobs alone: {rows.spread(shares)}; turns of {slice_s} s in memory, steps of "
                         f"{1000 * STEP_S:.0f} ms, {seconds} s each")
-
-
-class Contention:
-    """Stands in for a device that both of a pair want: each computes `factor` times longer while both work."""
-
-    def __init__(self, factor):
-        self.factor = factor
-        self.directory = tempfile.mkdtemp(prefix="slow-")
-        self.stopped = threading.Event()
-
-    def follow(self, cluster):
-        self.thread = threading.Thread(target=self._follow, args=(cluster,), daemon=True)
-        self.thread.start()
-
-    def _follow(self, cluster):
-        while not self.stopped.wait(0.25):
-            jobs = [job for job in cluster.queue()["jobs"] if job["beside"] and job["workers"]]
-            path = os.path.join(self.directory, "slow-all")
-            with open(path + ".new", "w") as file:
-                file.write(str(self.factor if len(jobs) == 2 else 1))
-            os.replace(path + ".new", path)
-
-    def stop(self):
-        self.stopped.set()
-        self.thread.join(60)
-        shutil.rmtree(self.directory, ignore_errors=True)
 
 
 def pack(slots, verdict, seconds, factor=1):

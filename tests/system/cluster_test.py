@@ -16,6 +16,38 @@ import harness
 from harness import BINARY, Case, is_alive, members, synthetic, toml, wait_until
 
 
+class Contention:
+    """Stands in for a device that both jobs of a pair want: each computes `factor` times longer while both work. Their runs
+    have its directory as ELASTICTRAIN_SLOW_DIR."""
+
+    def __init__(self, factor):
+        self.factor = factor
+        self.directory = tempfile.mkdtemp(prefix="slow-")
+        self.stopped = threading.Event()
+        self.thread = None
+
+    def follow(self, cluster):
+        self.thread = threading.Thread(target=self._follow, args=(cluster,), daemon=True)
+        self.thread.start()
+
+    def _follow(self, cluster):
+        path = os.path.join(self.directory, "slow-all")
+        while not self.stopped.wait(0.1):
+            try:
+                together = [job for job in cluster.queue()["jobs"] if job["beside"] and job["workers"]]
+            except (harness.Failed, ValueError):  # the cluster is away
+                continue
+            with open(path + ".new", "w") as file:
+                file.write(str(self.factor if len(together) == 2 else 1))
+            os.replace(path + ".new", path)
+
+    def stop(self):
+        self.stopped.set()
+        if self.thread is not None:
+            self.thread.join(60)
+        shutil.rmtree(self.directory, ignore_errors=True)
+
+
 class StandInRun:
     """What a cluster sees of a run: a connection that says whatever the test wants."""
 
@@ -549,27 +581,10 @@ class Packing(Case):
         self.assertEqual(self.spawned(cluster), [1, 1], "a worker was restarted")
 
     def test_a_pair_that_loses_is_undone_and_takes_turns(self):
-        slow = tempfile.mkdtemp(prefix="slow-")
-        self.addCleanup(shutil.rmtree, slow, ignore_errors=True)
-        cluster = self.cluster(ELASTICTRAIN_SLOW_DIR=slow)
-        stop = threading.Event()
-        self.addCleanup(stop.set)
-
-        def contend():
-            """Stands in for a device that both want: each is 5 times slower while both work."""
-            while not stop.wait(0.05):
-                path = os.path.join(slow, "slow-all")
-                try:
-                    with open(path + ".new", "w") as file:
-                        file.write("5" if self.both(cluster) else "1")
-                    os.replace(path + ".new", path)
-                except (harness.Failed, OSError, ValueError):
-                    pass
-
-        thread = threading.Thread(target=contend, daemon=True)
-        thread.start()
-        self.addCleanup(thread.join, 30)
-        self.addCleanup(stop.set)
+        contention = Contention(5)
+        self.addCleanup(contention.stop)
+        cluster = self.cluster(ELASTICTRAIN_SLOW_DIR=contention.directory)
+        contention.follow(cluster)
         wait_until(lambda: self.decided(cluster, "undone"), 120, "a pair that is undone")
         why = self.decided(cluster, "undone")[0]["why"]
         self.assertLess(float(why.split("together ")[1].split()[0]), 1, why)
