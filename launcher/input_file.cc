@@ -54,7 +54,7 @@ class Input {
     }
   }
 
-  Error failure(const std::string& why) const { return {ErrorCode::kUnavailable, path_ + ": cannot be read: " + why}; }
+  Error failure(const std::string& why) const { return {ErrorCode::kNoInput, path_ + ": cannot be read: " + why}; }
 
   std::string path_;
   int descriptor_;

@@ -2,7 +2,7 @@
 // so that a device, a pipe without a writer or a huge file is an error instead of a hang or an exhausted memory.
 //
 // Thread: any; it blocks for at most the deadline, except where a file system that is not reachable holds the call up.
-// Errors: kUnavailable, "PATH: cannot be read: why".
+// Errors: kNoInput, "PATH: cannot be read: why".
 #pragma once
 
 #include <chrono>

@@ -194,7 +194,7 @@ int check_command(const RunFlags& flags, const std::vector<std::string>& program
   const auto loaded = load_from_flags(flags, program, environment);
   if (const auto* error = std::get_if<ConfigError>(&loaded)) {
     std::cerr << error_text("check", *error) << "\n";
-    return error->only_flags ? kExitUsage : kExitConfig;
+    return exit_status_of(*error);
   }
   std::error_code ignored;
   const auto& good = std::get<LoadedConfig>(loaded);
@@ -202,7 +202,7 @@ int check_command(const RunFlags& flags, const std::vector<std::string>& program
       make_plan(good.config, {environment, std::filesystem::current_path(ignored).string(), "check", environment});
   if (plan.ok()) return check_plan(good, std::move(*plan), show_all);
   std::cerr << "elastictrain check: " << plan.error().message << "\n";
-  return kExitConfig;
+  return plan.error().code == ErrorCode::kNoInput ? kExitNoInput : kExitConfig;
 }
 
 int print_page(const std::string& page) {

@@ -133,7 +133,7 @@ cluster::ClusterOptions options_of(const ClusterFile& file, const std::string& d
 
 int run_cluster(const std::string& path) {
   const auto text = read_config_file(path);
-  if (!text.ok()) return fail_cluster(text.error().message, kExitConfig);
+  if (!text.ok()) return fail_cluster(text.error().message, kExitNoInput);
   const auto read = read_cluster_file(*text, path);
   if (const auto* mistakes = std::get_if<ClusterFileError>(&read)) {
     for (const std::string& one : mistakes->messages) std::cerr << one << "\n";

@@ -8,6 +8,7 @@ enum ExitCode : int {
   kExitSuccess = 0,
   kExitFailure = 1,        // a command was understood and refused
   kExitUsage = 64,         // wrong flags or arguments
+  kExitNoInput = 66,       // a file that the user named cannot be read
   kExitUnavailable = 69,   // too few hosts, no such run
   kExitInternal = 70,      // an internal error
   kExitCannotCreate = 73,  // the state directory, the log directory or another output cannot be written

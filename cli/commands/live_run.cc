@@ -58,6 +58,8 @@ int status_of_start(const Error& error) {
   switch (error.code) {
     case ErrorCode::kInvalid:
       return kExitConfig;
+    case ErrorCode::kNoInput:
+      return kExitNoInput;
     case ErrorCode::kUnavailable:
     case ErrorCode::kRefused:
     case ErrorCode::kTimeout:

@@ -44,8 +44,8 @@ Where the figures come from:
 The measuring run stops when all sizes are measured (or by Ctrl-C). It neither writes nor reads checkpoints. Prices come
 from [cost], all other settings from [policy.scavenger]. A config gives sizes, batch, hosts and prices.
 
-Exit status: 0 done; 1 no size meets the deadline or the budget (the plan is shown); 64 wrong usage; 69 too little was
-measured, or no such run; 78 a mistake in the config or the table. If the measuring run fails: its own status.
+Exit status: 0 done; 1 no size meets the deadline or the budget (the plan is shown); 64 wrong usage; 66 a file
+cannot be read; 69 too little was measured, or no such run; 78 a mistake in the config or the table. If the measuring run fails: its own status.
 )";
 
 struct PlanFlags {
@@ -68,7 +68,7 @@ using OrStatus = std::variant<T, int>;
 
 int config_status(const Error& error) {
   std::cerr << "elastictrain plan: " << error.message << "\n";
-  return error.code == ErrorCode::kInvalid ? kExitConfig : kExitUnavailable;
+  return status_of_start(error);
 }
 
 // --- The measuring run
@@ -138,7 +138,7 @@ OrStatus<RunConfig> load(const PlanFlags& flags, const std::vector<std::string>&
   if (auto* config = std::get_if<LoadedConfig>(&loaded)) return std::move(config->config);
   const auto& error = std::get<ConfigError>(loaded);
   std::cerr << error_text(kCommand, error) << "\n";
-  return error.only_flags ? kExitUsage : kExitConfig;
+  return exit_status_of(error);
 }
 
 OrStatus<Measured> gather(const PlanFlags& flags, const RunConfig& config, const std::string& journal) {
@@ -165,7 +165,7 @@ int show(const PlanFlags& flags, const std::string& title, const SizePlan& plan)
   if (!flags.svg.empty()) {
     std::ofstream file(flags.svg);
     if (!(file << plan_svg(plan.curve, title)).flush()) {
-      return complain(kCommand, {ErrorCode::kIo, flags.svg + " cannot be written"});
+      return config_status({ErrorCode::kIo, flags.svg + " cannot be written"});
     }
   }
   std::cout << (flags.json ? render_plan_json(plan) : render_plan(plan, columns()));

@@ -126,7 +126,7 @@ Variables passed_variables(const RunConfig& config, const Variables& ours) {
 }
 
 ChoiceFailed config_failed(const ConfigError& error) {
-  return {error_text("run", error), error.only_flags ? kExitUsage : kExitConfig};
+  return {error_text("run", error), exit_status_of(error)};
 }
 
 // The configuration comes from the record. Flags and environment override the keys that may change.
@@ -167,9 +167,8 @@ std::string differs_text(const std::string& name, const std::string& directory,
 
 // The configuration is given. A run of this name that has lost its supervisor is taken over if the configuration
 // agrees.
-Choice choose_given(const RunFlags& flags, const std::vector<std::string>& program) {
+Choice choose_given(const RunFlags& flags, const Loaded& loaded) {
   const Variables environment = process_environment();
-  const auto loaded = load_from_flags(flags, program, environment);
   if (const auto* error = std::get_if<ConfigError>(&loaded)) return config_failed(*error);
   RunChoice choice{std::get<LoadedConfig>(loaded).config, {}, RunStart::kFresh};
   RunConfig& config = choice.config;
@@ -251,9 +250,10 @@ std::vector<std::string> find_differences(const RunConfig& before, const RunConf
   return differences;
 }
 
-Choice choose_run(const RunFlags& flags, const std::vector<std::string>& program) {
+Choice choose_run(const RunFlags& flags, const std::vector<std::string>& program, std::optional<Loaded> loaded) {
   const bool recorded = flags.resume && flags.config_file.empty() && program.empty();
-  return recorded ? resume_recorded(flags) : choose_given(flags, program);
+  if (recorded) return resume_recorded(flags);
+  return choose_given(flags, loaded ? std::move(*loaded) : load_from_flags(flags, program, process_environment()));
 }
 
 }  // namespace elastictrain::cli

@@ -42,7 +42,9 @@ struct ChoiceFailed {
 };
 
 // Determines the run from the command line and the records of earlier runs. If the configuration comes from a record,
-// changes the current directory to the recorded one.
-std::variant<RunChoice, ChoiceFailed> choose_run(const RunFlags& flags, const std::vector<std::string>& program);
+// changes the current directory to the recorded one. `loaded` is what the command line and its file give, where the
+// caller has read them: a pipe gives its text only once.
+std::variant<RunChoice, ChoiceFailed> choose_run(const RunFlags& flags, const std::vector<std::string>& program,
+                                                 std::optional<Loaded> loaded = std::nullopt);
 
 }  // namespace elastictrain::cli

@@ -49,8 +49,7 @@ int dry_run(const RunConfig& config, const RunPlan& plan) {
 using MetOrNot = std::variant<std::monostate, Meeting, int>;
 
 // A configuration with a mistake is reported later, with everything else.
-Result<MetOrNot> meet_if_asked(const RunFlags& flags, const std::vector<std::string>& program) {
-  const auto loaded = load_from_flags(flags, program, process_environment());
+Result<MetOrNot> meet_if_asked(const Loaded& loaded) {
   const auto* found = std::get_if<LoadedConfig>(&loaded);
   if (found == nullptr || found->config.hosts.endpoint.empty()) return MetOrNot();
   auto met = meet(found->config);
@@ -61,13 +60,15 @@ Result<MetOrNot> meet_if_asked(const RunFlags& flags, const std::vector<std::str
 
 int run_command(const RunFlags& flags, const std::vector<std::string>& program, Detachment* detachment) {
   std::optional<Meeting> meeting;
+  std::optional<Loaded> loaded;
   if (!flags.resume && !flags.dry_run) {
-    auto met = meet_if_asked(flags, program);
+    loaded = load_from_flags(flags, program, process_environment());
+    auto met = meet_if_asked(*loaded);
     if (!met.ok()) return report(met.error(), status_of_start(met.error()));
     if (const int* status = std::get_if<int>(&*met)) return *status;
     if (auto* held = std::get_if<Meeting>(&*met)) meeting = std::move(*held);
   }
-  const auto chosen = choose_run(flags, program);
+  const auto chosen = choose_run(flags, program, std::move(loaded));
   if (const auto* failed = std::get_if<ChoiceFailed>(&chosen)) {
     std::cerr << failed->text << "\n";
     return failed->status;

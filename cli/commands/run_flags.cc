@@ -1,9 +1,11 @@
 #include "cli/commands/run_flags.h"
 
 #include <algorithm>
+#include <filesystem>
 #include <iostream>
 #include <utility>
 
+#include "cli/commands/exit_code.h"
 #include "cli/config/key_value.h"
 #include "cli/config/schema.h"
 #include "cli/config/text.h"
@@ -147,6 +149,11 @@ std::string error_text(const char* command, const ConfigError& error) {
   return text + "Try 'elastictrain " + command + " --help'.";
 }
 
+int exit_status_of(const ConfigError& error) {
+  if (error.no_input) return kExitNoInput;
+  return error.only_flags ? kExitUsage : kExitConfig;
+}
+
 std::vector<Argument> run_arguments(const std::shared_ptr<RunFlags>& flags) {
   std::vector<Argument> arguments = {
       word("config", "[CONFIG.toml]", "config file (TOML)", flags->config_file),
@@ -220,9 +227,9 @@ Result<std::vector<Setting>> settings_of_all_restarts(const std::vector<std::str
 
 }  // namespace
 
-std::variant<LoadedConfig, ConfigError> load_from_flags(const RunFlags& flags, const std::vector<std::string>& program,
-                                                        std::vector<std::pair<std::string, std::string>> environment,
-                                                        const std::optional<RunConfig>& recorded) {
+Loaded load_from_flags(const RunFlags& flags, const std::vector<std::string>& program,
+                       std::vector<std::pair<std::string, std::string>> environment,
+                       const std::optional<RunConfig>& recorded) {
   for (const std::string& sentence : misspelt_variables(environment)) {
     std::cerr << "elastictrain: warning: " << sentence << "\n";
   }
@@ -237,7 +244,9 @@ std::variant<LoadedConfig, ConfigError> load_from_flags(const RunFlags& flags, c
       const bool is_program = !flags.config_file.ends_with(".toml");
       const std::string hint =
           ", and is no program here; one that only the hosts have is written after --, e.g. -- " + flags.config_file;
-      return ConfigError{{text.error().message + (is_program ? hint : "")}, is_program};
+      std::error_code ignored;
+      const bool no_input = !is_program || std::filesystem::exists(flags.config_file, ignored);
+      return ConfigError{{text.error().message + (is_program ? hint : "")}, is_program, no_input};
     }
     if (text->find('\0') != std::string::npos) {
       return usage_error(flags.config_file + " is not a config file, and cannot be executed; chmod +x " +

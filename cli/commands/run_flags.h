@@ -46,11 +46,14 @@ Result<Setting> setting_of(const std::string& word);
 // The mistakes for standard error. Those of the command line alone are prefixed with the command; those of a file name
 // their place themselves.
 std::string error_text(const char* command, const ConfigError& error);
+int exit_status_of(const ConfigError& error);
+
+using Loaded = std::variant<LoadedConfig, ConfigError>;
 
 // Merges all settings of the command line with `environment` into one checked configuration. `recorded` replaces the
 // config file.
-std::variant<LoadedConfig, ConfigError> load_from_flags(const RunFlags& flags, const std::vector<std::string>& program,
-                                                        std::vector<std::pair<std::string, std::string>> environment,
-                                                        const std::optional<RunConfig>& recorded = std::nullopt);
+Loaded load_from_flags(const RunFlags& flags, const std::vector<std::string>& program,
+                       std::vector<std::pair<std::string, std::string>> environment,
+                       const std::optional<RunConfig>& recorded = std::nullopt);
 
 }  // namespace elastictrain::cli

@@ -51,7 +51,7 @@ Result<std::vector<launcher::Host>> hosts_of_list(const HostsConfig& hosts) {
 Result<std::string> read_file(const std::string& path, const char* what) {
   auto text = launcher::read_input_file(path);
   if (text.ok()) return text;
-  return Error{ErrorCode::kInvalid, std::string(what) + " " + text.error().message};
+  return Error{text.error().code, std::string(what) + " " + text.error().message};
 }
 
 Result<std::vector<launcher::Host>> hosts_of_file(const std::string& path) {

@@ -54,6 +54,7 @@ struct LoadedConfig {
 struct ConfigError {
   std::vector<std::string> messages;
   bool only_flags = true;  // every mistake is on the command line (exit status 64, else 78)
+  bool no_input = false;   // the file cannot be read (exit status 66)
   std::string text() const;
 };
 

@@ -109,7 +109,7 @@ Status read_curves(const std::string& path, Curves& curves) {
     if (entry.path().extension() == ".csv") files.push_back(entry.path().string());
   }
   std::sort(files.begin(), files.end());
-  if (files.empty()) return Error{ErrorCode::kUnavailable, path + ": the directory has no .csv files with curves"};
+  if (files.empty()) return Error{ErrorCode::kNoInput, path + ": the directory has no .csv files with curves"};
   for (const std::string& file : files) {
     if (const Status read = read_curve_file(file, curves); !read.ok()) return read;
   }

@@ -28,9 +28,9 @@ std::string stem_of(const std::string& path) {
 
 // Reads plain and gzip files alike.
 Result<std::string> read_expanded(const std::string& path) {
-  if (!std::filesystem::is_regular_file(path)) return Error{ErrorCode::kUnavailable, path + ": there is no such file"};
+  if (!std::filesystem::is_regular_file(path)) return Error{ErrorCode::kNoInput, path + ": there is no such file"};
   const std::unique_ptr<gzFile_s, int (*)(gzFile)> file(gzopen(path.c_str(), "rb"), gzclose);
-  if (!file) return Error{ErrorCode::kUnavailable, path + ": cannot be opened"};
+  if (!file) return Error{ErrorCode::kNoInput, path + ": cannot be opened"};
   std::string text;
   constexpr std::size_t kStep = 1 << 20;
   for (;;) {
@@ -114,7 +114,7 @@ Result<std::vector<TraceText>> read_trace_texts(const std::string& path) {
   auto all = members(file, *text);
   if (!all.ok() || member.empty()) return all;
   std::erase_if(*all, [&, &wanted = member](const TraceText& one) { return one.path != wanted; });
-  if (all->empty()) return Error{ErrorCode::kUnavailable, member + ": the archive has no such member"};
+  if (all->empty()) return Error{ErrorCode::kNoInput, member + ": the archive has no such member"};
   return all;
 }
 

@@ -1,6 +1,6 @@
 // Purpose: the text of trace files: plain, gzip, and the .csv members of a tar archive. Bounded in memory.
 //
-// Errors: kUnavailable if there is no such file, kInvalid for what cannot be read as it claims to be.
+// Errors: kNoInput if there is no such file, kInvalid for what cannot be read as it claims to be.
 #pragma once
 
 #include <string>

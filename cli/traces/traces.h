@@ -1,6 +1,6 @@
 // Purpose: trace files as the simulator takes them: read, checked, sorted, with their curves.
 //
-// Errors: kInvalid with file:line:column, kUnavailable if a file is not there.
+// Errors: kInvalid with file:line:column, kNoInput if a file is not there.
 #pragma once
 
 #include <string>

@@ -13,6 +13,7 @@ namespace elastictrain {
 enum class ErrorCode {
   kInvalid,      // bad input: a config value, a malformed message, a broken file
   kUnavailable,  // a host, a peer or a file is not there
+  kNoInput,      // a file that the user named cannot be read
   kTimeout,      // a deadline passed
   kAborted,      // the operation was stopped on request
   kPeerLost,     // the other side of a connection went away

@@ -50,18 +50,47 @@ class ExitStatus(Case):
             self.assertIn("config.toml:3", run.text("stderr"))
             self.assertIn("start", run.text("stderr"))
 
-    def test_a_config_that_has_no_end_or_no_content_is_an_error_and_no_crash(self):
+    def test_an_input_that_cannot_be_read_is_66(self):
         with tempfile.TemporaryDirectory() as directory:
             endless = os.path.join(directory, "endless.toml")
             os.symlink("/dev/zero", endless)
             folder = os.path.join(directory, "folder.toml")
             os.mkdir(folder)
             for path, why in ((endless, "it has more than"), (folder, "it is a directory")):
-                done = subprocess.run([BINARY, "check", path], capture_output=True, text=True, timeout=60)
-                self.assertEqual(done.returncode, 78, done.stderr)
-                self.assertIn(f"{path}: cannot be read: {why}", done.stderr)
+                for words in (["check", path], ["run", path], ["plan", path], ["cluster", path],
+                              ["plan", "--profile", path], ["run", "--hostfile", path, "-n", "1", "--", "true"],
+                              ["check", "--env-file", path, "-n", "1", "--", "true"]):
+                    with self.subTest(words=words):
+                        done = self.command(words)
+                        self.assertEqual(done.returncode, 66, done.stderr)
+                        self.assertIn(f"{path}: cannot be read: {why}", done.stderr)
+            for words in (["worker", "--train", folder], ["simulate", endless, "--policy", "srtf", "--gpus", "4"]):
+                self.assertEqual(self.command(words).returncode, 66)
+
+    def test_data_that_are_not_what_they_must_be_are_65(self):
+        with tempfile.TemporaryDirectory() as directory:
+            path = os.path.join(directory, "data.csv")
+            with open(path, "w") as file:
+                file.write("1,2\n\x1b]0;evil\x07,1\n")
+            done = self.command(["worker", "--train", path, "--format", "csv"])
+            self.assertEqual(done.returncode, 65, done.stderr)
+            self.assertIn(f"{path}:2: cell 1 is", done.stderr)
+
+    def command(self, words):
+        return subprocess.run([BINARY, *words], capture_output=True, text=True, timeout=60, stdin=subprocess.DEVNULL)
+
+    def test_a_config_may_come_from_a_pipe(self):
+        config = "[workers]\nstart = 1\n[trainer]\nmodel = \"synthetic\"\nsamples = 64\nepochs = 1\n"
+        done = subprocess.run([BINARY, "run", "/dev/stdin", "--name", "piped"], capture_output=True, text=True, timeout=60,
+                              input=config, env={**os.environ, "ELASTICTRAIN_STATE_DIR": tempfile.mkdtemp()})
+        self.assertEqual(done.returncode, 0, done.stderr)
 
     def test_an_output_that_cannot_be_written_is_73(self):
+        with tempfile.TemporaryDirectory() as directory:
+            profile = os.path.join(directory, "profile.csv")
+            with open(profile, "w") as file:
+                file.write("workers,batch,step_s\n1,32,0.1\n2,64,0.11\n")
+            self.assertEqual(self.command(["plan", "--profile", profile, "--svg", "/proc/nothing"]).returncode, 73)
         for variable, arguments in (("/proc/nothing", ["-n", "1"]), (None, ["-n", "1", "--log-dir", "/proc/nothing"])):
             environment = {**os.environ, **({"ELASTICTRAIN_STATE_DIR": variable} if variable else {})}
             done = subprocess.run([BINARY, "run", *arguments, "--", "true"], capture_output=True, text=True, timeout=60,

@@ -33,11 +33,11 @@ WITHOUT_A_RUN = (
     ("run -n 2 no-such-program", "one that only the hosts have is written after --", 64),
     ("run -n 2 -- ./no_program", "allow it: chmod +x ./no_program", 126),
     ("run -n 2 -- no-such-program", "is not found in PATH (", 127),
-    ("run missing.toml", "missing.toml: cannot be read: No such file", 78),
+    ("run missing.toml", "missing.toml: cannot be read: No such file", 66),
     ("run unknown_key.toml", 'unknown_key.toml:2:1: unknown key "strat" in [workers]; did you mean "start"', 78),
     ("run wrong_type.toml", "wrong_type.toml:2:1: workers.start must be a whole number", 78),
     ("check not_closed.toml", "not_closed.toml:1:9: ", 78),
-    ("run folder.toml", "folder.toml: cannot be read: it is a directory", 78),
+    ("run folder.toml", "folder.toml: cannot be read: it is a directory", 66),
     ("run policy.toml", 'did you mean "efficiency"?', 78),
     ("run checkpoints.toml", "choose another directory, or make this one writable", 73),
     ("run --log-dir /proc/nothing true", "log.directory /proc/nothing cannot be created", 73),
@@ -56,7 +56,7 @@ WITHOUT_A_RUN = (
     ("prune nowhere", "elastictrain list names all", 69),
     ("completion tcsh", "e.g. source <(elastictrain completion bash)", 64),
     ("queue", "start one with: elastictrain cluster cluster.toml", 69),
-    ("simulate missing.csv --policy srtf --gpus 4", "missing.csv: there is no such file", 69),
+    ("simulate missing.csv --policy srtf --gpus 4", "missing.csv: there is no such file", 66),
 )
 
 # A run of two workers on one host trains.

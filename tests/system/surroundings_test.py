@@ -18,7 +18,10 @@ class Surroundings(Case):
         self.environment = {**os.environ, "ELASTICTRAIN_STATE_DIR": os.path.join(self.directory, "state")}
 
     def write(self, text):
-        path = os.path.join(self.directory, "config.toml")
+        return self.write_as("config.toml", text)
+
+    def write_as(self, name, text):
+        path = os.path.join(self.directory, name)
         with open(path, "w") as file:
             file.write(text)
         return path
@@ -94,7 +97,15 @@ class Surroundings(Case):
                     ["worker", "--" + evil], [evil]]
         commands += [[command, evil, *words] for command, words in
                      {"status": [], "resize": ["2"], "replace": ["1"], "drain": ["h"], "undrain": ["h"], "stop": [], "events": [],
-                      "explain": [], "topology": ["ring"], "completion": []}.items()]
+                      "explain": [], "topology": ["ring"], "completion": [], "logs": [], "attach": [], "report": [],
+                      "prune": [], "top": [], "cluster": [], "submit": [], "queue": [], "cancel": [], "pause": [],
+                      "resume": [], "priority": ["2"], "init": [], "man": [], "list": [],
+                      "simulate": ["--policy", "srtf", "--gpus", "4"]}.items()]
+        table = self.write_as("table.csv", f"{evil},{evil}\n1,2\n{evil},1\n")
+        commands += [["simulate", table, "--policy", "srtf", "--gpus", "4"], ["plan", "--profile", table],
+                     ["worker", "--train", table, "--format", "csv"], ["queue", "--cluster", evil],
+                     ["check", "--hostfile", table, "-n", "1", "--", "true"],
+                     ["cluster", self.write_as("cluster.toml", f"name = {json.dumps(evil)}\n")]]
         for words in commands:
             with self.subTest(command=words[0]):
                 done = subprocess.run([BINARY, *words], env=self.environment, capture_output=True, text=True, timeout=120,

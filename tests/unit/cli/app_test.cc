@@ -144,7 +144,7 @@ TEST_CASE("wrong usage ends with 64 and a mistake in a file with 78") {
   CHECK(status_of({"run", "--grace", "soon", "--", "t"}) == 64);
   CHECK(status_of({"run", "--set", "no.such=1", "--", "t"}) == 64);
   CHECK(status_of({"run", "-x", "1A=2", "--", "t"}) == 64);
-  CHECK(status_of({"run", "/no/such/config.toml"}) == 78);
+  CHECK(status_of({"run", "/no/such/config.toml"}) == 66);
   CHECK(status_of({"resize", "many"}) == 64);
   CHECK(status_of({"topology", "circle"}) == 64);
   CHECK(status_of({"worker", "--epochs=none"}) == 64);

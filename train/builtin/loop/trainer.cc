@@ -4,6 +4,7 @@
 #include <cstdio>
 #include <elastictrain/session.hpp>
 #include <exception>
+#include <iostream>
 #include <memory>
 #include <new>
 #include <optional>
@@ -32,7 +33,7 @@ void print_line(const std::string& line) {
 }
 
 int fail(int status, const std::string& message) {
-  std::fprintf(stderr, "elastictrain worker: %s\n", message.c_str());
+  std::cerr << "elastictrain worker: " << message << "\n";
   return status;
 }
 
