@@ -164,7 +164,7 @@ MUTANTS = {
                          "if (!MUTANT && manifest->identity != identity)", CHECKPOINTS),
     # Connections of supervisor and agents.
     "frames_of_any_size": ("supervisor/protocol/frame_reader.h", "length > max_body_bytes_;", "(!MUTANT && length > max_body_bytes_);",
-                           LINES),
+                           "protocol_test"),
     "queue_without_a_limit": (TRANSPORT + "tls_connection.cc", "if (queued_bytes_ > limits_.max_queued_bytes)",
                               "if (!MUTANT && queued_bytes_ > limits_.max_queued_bytes)", LINES),
     "reads_while_paused": (TRANSPORT + "tls_connection.cc", "while (state_ == State::kOpen && !paused_)",

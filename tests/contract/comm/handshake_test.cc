@@ -206,6 +206,25 @@ TEST_CASE("a stranger does not displace a peer that has authenticated itself") {
   acceptor.join();
 }
 
+TEST_CASE("a hello of another generation, to another rank or from nobody who is awaited is not answered") {
+  Meeting meeting;
+  std::thread acceptor([&] { CHECK_FALSE(meeting.meet(meeting.accepting(), 0, kPatience).ok()); });
+  const auto is_answered = [&](Handshake hello) {
+    const RawPeer peer = RawPeer::to(meeting.spec.peers[0]);
+    peer.send(encode(hello));
+    ChallengeBytes challenge;
+    return peer.receive(challenge);
+  };
+  const Handshake awaited{1, Purpose::kStateTransfer, 1, 0, make_nonce()};
+  CHECK(is_answered(awaited));
+  CHECK_FALSE(is_answered({2, Purpose::kStateTransfer, 1, 0, make_nonce()}));
+  CHECK_FALSE(is_answered({1, Purpose::kStateTransfer, 1, 1, make_nonce()}));
+  CHECK_FALSE(is_answered({1, Purpose::kStateTransfer, 0, 0, make_nonce()}));
+  CHECK_FALSE(is_answered({1, Purpose::kRingLink, 1, 0, make_nonce()}));
+  meeting.cancel.cancel();
+  acceptor.join();
+}
+
 TEST_CASE("a handshake survives the wire, and foreign bytes are none") {
   const Handshake handshake{7, Purpose::kTreeLink, 3, 4, make_nonce()};
   auto bytes = encode(handshake);
