@@ -1,7 +1,5 @@
 #include "cli/config/cluster_file.h"
 
-#include <toml++/toml.h>
-
 #include <algorithm>
 #include <functional>
 #include <limits>
@@ -9,6 +7,7 @@
 #include "cli/config/checks.h"
 #include "cli/config/text.h"
 #include "cli/config/toml_depth.h"
+#include "cli/config/toml_parser.h"
 #include "heuristics/sharing/policy.h"
 #include "launcher/hostfile.h"
 

@@ -1,13 +1,12 @@
 #include "cli/config/toml_reader.h"
 
-#include <toml++/toml.h>
-
 #include <algorithm>
 #include <optional>
 #include <set>
 
 #include "cli/config/text.h"
 #include "cli/config/toml_depth.h"
+#include "cli/config/toml_parser.h"
 
 namespace elastictrain::cli {
 namespace {

@@ -151,6 +151,15 @@ TEST_CASE("all mistakes of a file are reported at once") {
   CHECK(contains(message, "job.toml:4:1:"));
 }
 
+TEST_CASE("a letter outside of quotes is a mistake with its place") {
+  for (const char* text : {"name = \xc3\xa9\n", "\xd1\xa0 = 3\n", "command = [ \xd1\xa0\"a\" ]\n"}) {
+    const auto loaded = load_config(from_text(text));
+    REQUIRE(std::holds_alternative<ConfigError>(loaded));
+    CHECK(std::get<ConfigError>(loaded).text().find("job.toml:1:") != std::string::npos);
+  }
+  CHECK(std::holds_alternative<LoadedConfig>(load_config(from_text("command = [\"\xc3\xa9\"]  # \xd1\xa0\n"))));
+}
+
 TEST_CASE("time-outs in the wrong order are reported with both keys and both places") {
   ConfigInputs inputs = from_text("command = [\"./t\"]\n[timeouts]\nsuspect_ms = 5000\ndead_ms = 4000\n");
   const std::string message = bad(inputs);
