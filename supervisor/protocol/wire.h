@@ -39,9 +39,17 @@ inline constexpr bool kIsByteArray<std::array<std::uint8_t, N>> = true;
 
 using Packer = msgpack::packer<msgpack::sbuffer>;
 
+// pack_double() sends whole numbers as integers; for 2^64, which is none, its conversion is undefined.
+inline void write_double(Packer& out, double value) {
+  if (value != 0x1p64) return static_cast<void>(out.pack(value));
+  out.pack_bin_body("\xcb\x43\xf0\0\0\0\0\0\0", 9);
+}
+
 template <class T>
 void write(Packer& out, const T& value) {
-  if constexpr (kIsId<T>) {
+  if constexpr (std::is_same_v<T, double>) {
+    write_double(out, value);
+  } else if constexpr (kIsId<T>) {
     out.pack(value.value);
   } else if constexpr (std::is_enum_v<T>) {
     out.pack(static_cast<std::uint64_t>(value));

@@ -6,6 +6,7 @@
 #include <random>
 
 #include "supervisor/protocol/agent_messages.h"
+#include "supervisor/protocol/worker_messages.h"
 
 namespace elastictrain::protocol {
 namespace {
@@ -32,6 +33,15 @@ GenerationPlan sample_plan() {
 TEST_CASE("codec: a frame starts with the length of its body") {
   const std::string frame = encode_frame(WorkerDown{Commit{5}});
   CHECK(frame_body_bytes(frame.data()) == frame.size() - kFrameHeaderBytes);
+}
+
+// A worker may say any number, and its agent says it again.
+TEST_CASE("codec: numbers at the ends of the integers survive the round trip") {
+  for (const double value : {0x1p64, -0x1p64, 0x1p63, -0x1p63, 0.5, -0.0, 0x1.fffffffffffffp1023}) {
+    const auto decoded = decode_body<WorkerToAgent>(body_of(encode_frame(WorkerToAgent{WorkerSwap{1, value, 2}})));
+    REQUIRE(decoded.ok());
+    CHECK(std::get<WorkerSwap>(*decoded).gap_us == value);
+  }
 }
 
 TEST_CASE("codec: a plan survives the round trip with every field") {
