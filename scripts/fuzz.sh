@@ -66,7 +66,7 @@ for target in "${targets[@]}"; do
     grep -E -m 3 'ERROR|SUMMARY|runtime error|internal error|Test unit written' "$log" || tail -n 5 "$log"
   fi
   if [ -n "$keep" ]; then
-    "$build/tests/fuzz/fuzz_$target" -merge=1 -max_len=512 "tests/fuzz/corpus/$target" "$found" >>"$log" 2>&1
+    "$build/tests/fuzz/fuzz_$target" -merge=1 -max_len=512 "-artifact_prefix=$build/crash-$target-" "tests/fuzz/corpus/$target" "$found" >>"$log" 2>&1
   fi
 done
 if [ ${#failed[@]} -gt 0 ]; then
