@@ -194,10 +194,11 @@ void Cluster::place(Round& round) {
   for (std::size_t place = 0; place < round.jobs.size(); ++place) {
     const JobId job = round.jobs[place]->id;
     planned[place] = book_.lease(job).hold ? book_.owned(job) : book_.planned(job);
-    const bool leaves_host = round.jobs[place]->beside != 0 && !round.is_guest(place) &&
+    // A guest has no share here: seat_guests() gives it the slots of its host.
+    const bool leaves_host = round.jobs[place]->beside != 0 &&
                              std::any_of(round.jobs.begin(), round.jobs.end(),
                                          [&](const Job* other) { return other->id == round.jobs[place]->beside; });
-    if (leaves_host || round.is_guest(place)) planned[place].clear();
+    if (leaves_host) planned[place].clear();
     std::erase_if(planned[place],
                   [&](auto slot) { return !round.is_usable(slot) || !round.open[slot.host][slot.number]; });
   }
