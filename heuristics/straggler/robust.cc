@@ -12,19 +12,20 @@
 namespace elastictrain::heuristics {
 namespace {
 
-constexpr std::uint32_t kRing = 15;      // recent views whose median counts
-constexpr std::uint32_t kBlock = 16;     // views per block, for noise and own past
-constexpr std::uint32_t kMinBlocks = 4;  // before own noise and own past are trusted
-constexpr std::uint32_t kMinViews = 5;
+constexpr std::uint32_t kRing = 15;         // recent views whose median counts
+constexpr std::uint32_t kBlock = 16;        // views per block, for noise and own past
+constexpr std::uint32_t kMinBlocks = 4;     // before own noise and own past are trusted
+constexpr std::uint32_t kMinViews = 4;      // of a slowness
+constexpr std::uint32_t kNewest = 5;        // whose median a slowness is now
 constexpr double kMaxOfAView = 0.3;         // the maximum logarithm that one view adds: a third more time
 constexpr double kFalseAlarmExponent = 20;  // one false alarm in e^20 views of normal noise
 // Evidence in multiples of the logarithm of `min_slowdown`, where noise asks for less: to name a worker, more than one
 // view can add; to remember a slowness that passes by itself, twice as much.
 constexpr double kToName = 3.25;
 constexpr double kToRemember = 6;
-constexpr double kTimesPassed = 1.5;        // a lasting slowness must be longer than those that passed by this factor
-constexpr double kWhileChanging = 2;        // starting workers disturb the others on their host for a while
-constexpr double kShareOfRecent = 0.6;      // of the recent slowness that the newest view has, if it lasts
+constexpr double kTimesPassed = 1.5;    // a lasting slowness must be longer than those that passed by this factor
+constexpr double kWhileChanging = 2;    // starting workers disturb the others on their host for a while
+constexpr double kShareOfRecent = 0.6;  // of the recent slowness that the newest view has, if it lasts
 constexpr double kLongestPassed_s = 60;
 constexpr double kLongestPassedSteps = 100;
 constexpr double kForgetPassed_s = 3600;  // half-life
@@ -45,6 +46,15 @@ struct Seen {
   double own = 0;    // logarithm of the time for a sample
 };
 
+enum class Median : std::uint8_t { kLower, kUpper };  // of an even number of values
+
+// A view in which a worker was slow for all or a part of the time.
+struct SlowView {
+  double end_s = 0;
+  double length_s = 0;
+  double ratio = 0;
+};
+
 struct Track {
   double compute_s = 0;  // of the newest view with steps; 0: none yet
   double sample_s = 0;
@@ -55,8 +65,8 @@ struct Track {
   double level = 0;  // running mean
 
   double evidence = 0;
-  double onset_s = 0;
-  double last_slow_s = 0;
+  SlowView first_slow;
+  SlowView last_slow;
   double steps_until_last_slow = 0;
   std::uint32_t views_since = 0;
   std::uint64_t steps_since = 0;
@@ -84,17 +94,17 @@ struct Track {
     verified = false;
   }
   void add_to_block(const Seen& seen);
-  double recent(std::uint32_t max_views) const;
+  double recent(std::uint32_t max_views, Median median = Median::kLower) const;
 };
 
 // The median of the last views: since the slowness began, or of all if there is none.
-double Track::recent(std::uint32_t max_views) const {
+double Track::recent(std::uint32_t max_views, Median median) const {
   const std::uint32_t seen = std::min(in_ring, max_views);
   const std::uint32_t count = views_since == 0 ? seen : std::min(seen, views_since);
   if (count == 0) return 0;
   std::array<float, kRing> values{};
   for (std::uint32_t i = 0; i < count; ++i) values[i] = ring[(views - 1 - i) % kRing];
-  const auto middle = values.begin() + (count - 1) / 2;
+  const auto middle = values.begin() + (median == Median::kLower ? count - 1 : count) / 2;
   std::nth_element(values.begin(), middle, values.begin() + count);
   return *middle;
 }
@@ -146,6 +156,11 @@ class Robust final : public Detector {
   double noise_evidence(const Track& track) const;
   // The ratio that is usual for this worker. A worker that used to be faster is still compared with the others.
   double usual(const Track& track) const { return pair_ ? std::max(track.usual_ratio, 0.0) : 0; }
+  double slow_part_s(const Track& track, const SlowView& view) const;
+  double slow_since(const Track& track) const { return track.first_slow.end_s - slow_part_s(track, track.first_slow); }
+  double slow_until(const Track& track) const {
+    return track.last_slow.end_s - track.last_slow.length_s + slow_part_s(track, track.last_slow);
+  }
   bool is_slow_now(const Track& track);
   void end_slowness(Track& track);
   std::vector<SlowWorker> named(const std::vector<WorkerView>& members);
@@ -264,11 +279,12 @@ void Robust::collect_evidence(Track& track, const WorkerView& member, double min
     return;
   }
   const bool begins = track.views_since == 0;
-  if (begins) track.onset_s = (previous_s_ + now_s_) / 2;  // somewhere in this view
+  const SlowView view{now_s_, now_s_ - previous_s_, min};
+  if (begins) track.first_slow = track.last_slow = view;
   ++track.views_since;
   track.steps_since += begins ? (member.steps + 1) / 2 : member.steps;
   if (min > min_) {
-    track.last_slow_s = now_s_;
+    track.last_slow = view;
     track.steps_until_last_slow = static_cast<double>(track.steps_since);
   }
   if (track.named) {
@@ -279,12 +295,22 @@ void Robust::collect_evidence(Track& track, const WorkerView& member, double min
   track.verified = track.verified || track.evidence > to_remember;
   // Counted up to the last slow view: evidence lasts longer than the slowness by some views.
   // What is over by now is not named.
-  const bool lasts = min >= std::max(min_, kShareOfRecent * (track.recent(kMinViews) - usual(track)));
+  const double within = track.recent(kNewest, Median::kUpper) - usual(track);
+  const bool lasts = min >= std::max(min_, kShareOfRecent * within);
   const double min_steps = std::max(1.0 * options_.min_steps, kTimesPassed * passed_steps_);
   const double min_s = std::max(options_.min_s, kTimesPassed * passed_s_);
   track.named = lasts && track.steps_until_last_slow >= patience_ * min_steps &&
-                track.last_slow_s - track.onset_s >= patience_ * min_s;
+                slow_until(track) - slow_since(track) >= patience_ * min_s;
   track.verified = track.verified || track.named;
+}
+
+// The time for which the worker was slow in that view, if it was as slow then as in the views within the slowness. Of a
+// view of length T with steps that take x times as long for a time of q T, the mean step takes r = 1 / (1 - q (x - 1) /
+// x) times as long.
+double Robust::slow_part_s(const Track& track, const SlowView& view) const {
+  const double slow = std::exp(track.recent(kNewest, Median::kUpper) - usual(track));
+  if (slow <= 1) return view.length_s;
+  return view.length_s * std::clamp((1 - std::exp(-view.ratio)) * slow / (slow - 1), 0.0, 1.0);
 }
 
 double Robust::noise_evidence(const Track& track) const {
@@ -296,7 +322,7 @@ double Robust::noise_evidence(const Track& track) const {
 }
 
 bool Robust::is_slow_now(const Track& track) {
-  const double recent = std::min(track.recent(kRing), track.recent(kMinViews)) - usual(track);
+  const double recent = std::min(track.recent(kRing), track.recent(kNewest)) - usual(track);
   if (recent <= min_) return false;
   if (known_ < 4) return true;
   if (!field_) {
@@ -311,7 +337,7 @@ bool Robust::is_slow_now(const Track& track) {
 
 void Robust::end_slowness(Track& track) {
   if (track.verified) {
-    passed_s_ = std::max(passed_s_, std::min(track.last_slow_s - track.onset_s, kLongestPassed_s));
+    passed_s_ = std::max(passed_s_, std::min(slow_until(track) - slow_since(track), kLongestPassed_s));
     passed_steps_ = std::max(passed_steps_, std::min(track.steps_until_last_slow, kLongestPassedSteps));
   }
   track.named = false;
@@ -325,11 +351,11 @@ std::vector<SlowWorker> Robust::named(const std::vector<WorkerView>& members) {
     const Track& track = tracks_[i];
     slowdowns_[i] = std::exp(track.named ? track.recent(kRing) : track.level);
     if (!track.named) continue;
+    const double since_s = slow_since(track);
     char text[160];
     std::snprintf(text, sizeof text, "%.2f times the others' time for a sample over %llu steps, %.0f s", slowdowns_[i],
-                  static_cast<unsigned long long>(track.steps_since), now_s_ - track.onset_s);
-    slow.push_back(
-        {members[i].id, members[i].rank, members[i].host, slowdowns_[i], track.onset_s, track.steps_since, text});
+                  static_cast<unsigned long long>(track.steps_since), now_s_ - since_s);
+    slow.push_back({members[i].id, members[i].rank, members[i].host, slowdowns_[i], since_s, track.steps_since, text});
   }
   std::sort(slow.begin(), slow.end(), [](const SlowWorker& a, const SlowWorker& b) { return a.rank < b.rank; });
   return slow;

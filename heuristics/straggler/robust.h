@@ -10,14 +10,14 @@
 //   that lasts over several steps counts in full. Before a worker has such a past, the median deviation over the
 //   workers is used. Without noise it is 3.25 ln(1 + min_slowdown): a slowness of x is named after
 //   3.25 ln(1 + min_slowdown) / (ln(1 + x) - ln(1 + min_slowdown)) views.
-// - The evidence must span `min_steps` steps, `min_s` seconds, a few views, and half as long again as earlier
+// - The evidence must span `min_steps` steps, `min_s` seconds, four views, and half as long again as earlier
 //   slowness that passed by itself. Then the median of its recent views must be slow as well, and three median
 //   deviations beyond the other workers, so that the last worker of a wide distribution is not reported.
 // - With two workers the ratio alone cannot tell which one changed. A worker must then have become slower relative to
 //   the other one and relative to its own past; for the first views nothing is judged.
 // - A worker is no longer slow when the median of its recent views is below half of `min_slowdown`.
-// - What has passed when the evidence is complete is not named: the newest view must be slow, and a slowness begins in
-//   the middle of the first view that shows it.
+// - What has passed when the evidence is complete is not named: the newest view must be slow. A slowness begins and
+//   ends within a view: its mean tells how much of its time was as slow as the views between.
 // While membership changes a slowness must last twice as long: starting workers disturb the others on their host.
 //
 // If more than half of the workers are slow, the rest look fast: no worker is reported.

@@ -2,6 +2,7 @@
 
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <functional>
 #include <map>
@@ -206,7 +207,41 @@ TEST_CASE("views over many steps count as one observation each, and need some of
     for (WorkerView& member : view.jobs[0].members) member.steps = 50;
     named = !detector->observe(view.jobs[0], 10.0 * run.steps_done()).empty();
   }
-  CHECK(views == 5);
+  CHECK(views == 4);
+}
+
+// Views of half a second of four workers with steps of 64 ms, in which worker 2 takes 1.5 times as long from `begin_s`
+// to `end_s`. The time until it is named; 0: it is not.
+double named_after(double begin_s, double end_s) {
+  constexpr double kView_s = 0.5, kSlower = 1.5;
+  const auto detector = make_robust_detector({});
+  JobView job{.workers = 4};
+  for (std::uint32_t rank = 0; rank < 4; ++rank) job.members.push_back({.id = rank, .rank = rank, .share = 16});
+  for (int view = 1; view <= 40; ++view) {
+    const double now_s = view * kView_s;
+    const double slow_s = std::max(0.0, std::min(now_s, end_s) - std::max(now_s - kView_s, begin_s));
+    const double mean = 1 / (1 - slow_s / kView_s * (kSlower - 1) / kSlower);  // of the steps, in times the usual one
+    for (WorkerView& member : job.members) {
+      const bool is_slow = member.id == 2;
+      member.compute_s = 0.064 * (is_slow ? mean : 1);
+      member.steps = is_slow && slow_s > 0 ? 5 : 8;
+    }
+    if (!detector->observe(job, now_s).empty()) return now_s - begin_s;
+  }
+  return 0;
+}
+
+// From 10.00 s on four views are slow for 2 s. From 10.25 s on, four of them show 1.75 s, and five 2.25 s.
+TEST_CASE("a slowness begins and ends within a view, and is named after two seconds and at most one more view") {
+  CHECK(named_after(10, 100) == doctest::Approx(2));
+  CHECK(named_after(10.25, 100) == doctest::Approx(2.25));
+  for (int phase = 0; phase < 50; ++phase) {
+    const double begin_s = 10 + phase / 100.0;
+    CAPTURE(begin_s);
+    CHECK(named_after(begin_s, 100) >= 2 - 1e-9);
+    CHECK(named_after(begin_s, 100) <= 2.5 + 1e-9);
+    for (const double lasts_s : {1.5, 1.7, 1.9}) CHECK(named_after(begin_s, begin_s + lasts_s) == 0);
+  }
 }
 
 // 3.25 ln 1.08 / (ln 1.12 - ln 1.08) = 6.9 views, of half a second each.
