@@ -16,7 +16,9 @@ constexpr double kLeastDeviation = 0.1;  // of one between two bounds
 constexpr double kBehindCliff = 0.7;     // the mean when the job extends from one host to several
 constexpr double kDeviation = 0.15;
 constexpr double kDeviationWeight = 2;  // as a number of observed deviations
-constexpr double kPath = 0.7;           // sizes between two known ones deviate less by this factor
+constexpr double kPath = 0.7;           // sizes between two known ones deviate less by this factor, but in a long job
+constexpr double kLongJobDeviation = 0.4;  // of the efficiency beyond the largest size
+constexpr double kCloseInLongJob = 1.05;   // sizes at a smaller ratio have none between them that is worth a look
 constexpr double kFalling = 0.2;        // decrease of the efficiency per doubling when more workers only slow the job
 constexpr double kLastDeviation = 0.5;  // of the efficiency of the last workers of a size
 constexpr double kNarrowEnd = 1.02;     // the same if no other size is left
@@ -80,7 +82,7 @@ class Search {
   void above() {
     const std::uint32_t last = measured_.back().workers;
     offer_above(std::uint64_t{2} * last);
-    if (far_may_be_better()) offer_above(std::uint64_t{4} * last);
+    if (limits_.is_long || far_may_be_better()) offer_above(std::uint64_t{4} * last);
     if (!several_hosts(last) && limits_.host_slots > 1) {
       if (last < limits_.host_slots) offer_above(limits_.host_slots);
       for (const std::uint32_t hosts : {2U, 4U}) offer_above(std::uint64_t{hosts} * limits_.host_slots);
@@ -106,7 +108,7 @@ class Search {
     double deviation = kFirstDeviation;
     if (!crosses && world.size() > 1) {
       mean = beyond(world, static_cast<double>(next) / last.workers);
-      deviation = deviation_;
+      deviation = limits_.is_long ? std::max(deviation_, kLongJobDeviation) : deviation_;
     }
     obey_parts_above(last, next, mean, deviation);
     const double far = distance(last.workers, next);
@@ -182,13 +184,19 @@ class Search {
   // Offers sizes between two measured neighbours.
   void gap(std::size_t i) {
     const Measured &low = measured_[i], &high = measured_[i + 1];
-    if (high.workers < kNarrow * low.workers || high.workers < low.workers + 2) return;
+    if (high.workers < closest_with_gap(low, high) * low.workers || high.workers < low.workers + 2) return;
     const bool crosses = several_hosts(low.workers) != several_hosts(high.workers);
     if (crosses && low.workers < limits_.host_slots) offer_between(i, limits_.host_slots, crosses);
     for (const double part : {0.25, 0.5, 0.75}) {
       const double size = low.workers * std::pow(ratio(low, high), part);
       offer_between(i, whole(static_cast<std::uint32_t>(std::lround(size))), crosses);
     }
+  }
+
+  // In a long job also the sizes next to the best one are compared, and on a rugged curve all.
+  double closest_with_gap(const Measured& low, const Measured& high) const {
+    const bool may_hide_better = &low == &best_ || &high == &best_ || deviation_ > kRugged;
+    return limits_.is_long && may_hide_better ? kCloseInLongJob : kNarrow;
   }
 
   // The gap below the best size may hide that its last workers do not pay.
@@ -225,7 +233,7 @@ class Search {
     const double bulge = crosses ? 0 : curvature(i) * from * to;
     const double deviation = crosses ? kFirstDeviation : deviation_;
     // The deviation of a path whose ends are known.
-    offer(workers, line + bulge, deviation * std::sqrt(from * to / (from + to)) * kPath);
+    offer(workers, line + bulge, deviation * std::sqrt(from * to / (from + to)) * (limits_.is_long ? 1 : kPath));
   }
 
   // A size on one host above `low`, if several hosts were slower than `low`: the loss may come only from the network

@@ -4,7 +4,8 @@
 // one batch), with an uncertainty that is small at first and grows with the surprises so far: real curves also have
 // cliffs (a second host, a slower link) after which they rise again. Beyond the smallest and the largest size no more
 // is expected than the parts of their steps allow (parts_estimate.h). A size is measured if its expected improvement
-// over the best one, for the rest of the job, exceeds the cost of trying it.
+// over the best one, for the rest of the job, exceeds the cost of trying it. In a long job the uncertainty is that of
+// the most rugged curves measured on real systems: a size that is missed there costs more than all that are tried.
 //
 // Pure.
 #pragma once
@@ -36,6 +37,7 @@ struct SearchLimits {
   double horizon_s = 3600;       // for which an improvement lasts
   double probe_s = 30;           // duration of trying a size
   double noise = 0.03;           // standard deviation of a value measured for that time
+  bool is_long = false;          // many times as long as trying a size
 };
 
 struct Probe {

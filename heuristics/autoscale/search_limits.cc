@@ -19,6 +19,7 @@ constexpr double kMaxPatience = 10;
 constexpr double kLongestProbe = 3;  // of the usual number of steps
 constexpr double kPatientMoves = 4;  // after which the least improvement doubles with each, up to the usual one
 constexpr double kNoEndHorizon_s = 600;
+constexpr double kProbesOfLongJob = 150;  // with joiners
 
 double rest_s(const ClusterView& view, const JobView& job, double rate) {
   if (job.samples_total > 0 && rate > 0) return std::max(0.0, job.samples_total - job.samples_done) / rate;
@@ -61,6 +62,8 @@ SearchLimits search_limits(const SearchSettings& settings, const ClusterView& vi
   limits.probe_s = state.probe_s > 0 ? state.probe_s : first_probe_s(job, state);
   const auto rate = state.table.log_rate(job.workers);
   limits.horizon_s = rest_s(view, job, rate ? std::exp(rate->value) : 0);
+  limits.is_long =
+      job.samples_total > 0 && !state.follows_change && limits.horizon_s > kProbesOfLongJob * first_probe_s(job, state);
   const double patience = patience_of(job, limits, state);
   limits.least = least_improvement(settings, patience, state);
   limits.noise = state.table.step_deviation() / std::sqrt(kEnoughSteps / 2 * std::min(patience, kLongestProbe));

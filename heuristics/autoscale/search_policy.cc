@@ -167,7 +167,7 @@ bool SearchPolicy::measures_better(const JobView& job, const Measured& best, con
 // Settles at the smallest of the sizes that are equally good.
 void SearchPolicy::settle(const ClusterView& view, const std::vector<Measured>& sizes, const SearchLimits& limits,
                           SearchState& state) const {
-  const Measured& best = sizes[smallest_good(sizes, settings_.tolerance / 2)];
+  const Measured& best = sizes[smallest_good(sizes, settings_.tolerance / 10)];
   const bool again = state.settled_size == best.workers;
   state.quiet_s = !again ? 0 : state.quiet_s > 0 ? std::min(2 * state.quiet_s, kLongestQuiet_s) : settings_.quiet_s;
   state.quiet_until_s = view.now_s + state.quiet_s;

@@ -6,6 +6,20 @@
 #include <vector>
 
 namespace elastictrain::heuristics {
+namespace {
+
+constexpr double kHidden = 0.02;  // a difference that the noise of the parts hides
+
+// The smallest of the sizes that may be best, because fewer workers are there at once; 0 for none.
+std::uint32_t smallest_good_of(const std::vector<std::pair<std::uint32_t, double>>& values) {
+  if (values.empty()) return 0;
+  const auto less = [](const auto& a, const auto& b) { return a.second < b.second; };
+  const double best = std::max_element(values.begin(), values.end(), less)->second;
+  return std::find_if(values.begin(), values.end(), [&](const auto& size) { return size.second >= best - kHidden; })
+      ->first;
+}
+
+}  // namespace
 
 std::uint32_t size_after_change(const JobView& job, const SearchLimits& limits, const Objective& value,
                                 const SearchState& state) {
@@ -23,8 +37,7 @@ std::uint32_t size_after_change(const JobView& job, const SearchLimits& limits, 
   if (limits.min == 1 && !rests.empty() && rests.front().first > 1) rests.insert(rests.begin(), {1, 0});
   const double slower = state.changed_parts.compute_s() / state.parts.compute_s();
   const double longer = state.changed_parts.rest_s() / state.parts.rest_s();
-  std::uint32_t best = 0;
-  double best_value = 0;
+  std::vector<std::pair<std::uint32_t, double>> values;
   for (std::size_t i = 0; i + 1 < rests.size(); ++i) {
     const auto [low, low_s] = rests[i];
     const auto [high, high_s] = rests[i + 1];
@@ -33,13 +46,10 @@ std::uint32_t size_after_change(const JobView& job, const SearchLimits& limits, 
     for (std::uint32_t workers = low; workers <= last; ++workers) {
       const double rest_s = std::max(0.0, low_s + (high_s - low_s) * (workers - low) / (high - low));
       const double step_s = slower * compute_s * share(workers) + longer * rest_s;
-      const double its_value = value(workers, std::log(share(workers) * workers / step_s));
-      if (best != 0 && its_value <= best_value) continue;
-      best = workers;
-      best_value = its_value;
+      values.emplace_back(workers, value(workers, std::log(share(workers) * workers / step_s)));
     }
   }
-  return best;
+  return smallest_good_of(values);
 }
 
 }  // namespace elastictrain::heuristics

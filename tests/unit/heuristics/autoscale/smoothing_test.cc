@@ -24,6 +24,16 @@ TEST_CASE("a middle that sticks out is drawn towards its neighbours, and they to
   CHECK(smooth[1].deviation < s);
 }
 
+// The bend 2b/d = 1.44 has a variance of 6 s^2/d^2 = 0.125 from the noise and v d from the curve. A smooth one, v =
+// 0.5, gives it a log likelihood of -(ln 0.47 + 2.08/0.47)/2 = -1.83, four times as much -0.90, 16 times -1.05.
+TEST_CASE("a peak that noise does not explain is drawn towards its neighbours by less") {
+  const double d = std::log(2.0), s = 0.1, b = 0.5;
+  const double bend = 2 * b / (6 * s * s + 4 * 0.5 * d * d * d);
+  const auto smooth = smoothed({at(1, 0, s), at(2, b, s), at(4, 0, s)}, 0);
+  CHECK(smooth[1].value == doctest::Approx(b - 2 * s * s * bend));
+  CHECK(smooth[0].value == doctest::Approx(s * s * bend));
+}
+
 TEST_CASE("one or two sizes, and a straight line, stay as they are") {
   CHECK(smoothed({}, 0).empty());
   CHECK(smoothed({at(4, 1, 0.1)}, 0)[0].value == doctest::Approx(1));

@@ -151,7 +151,7 @@ TEST_CASE("a long job does not end at a size whose rival was measured too low") 
       CHECK(run.changes.size() <= 10);
     }
   }
-  CHECK(off <= 1);  // of 75: noise remains
+  CHECK(off == 0);
 }
 
 // Of 40 workers, tried last, and 32, tried first and for shorter, noise hides for minutes which is better.
@@ -200,8 +200,8 @@ TEST_CASE("a short job grows where workers start at once, and stays where they w
   CHECK(run_closed_loop(*policy("efficiency"), model, settings).changes.empty());
 }
 
-// A step of 1,024 samples takes 0.138 s at 60 workers and least at 14: what 60 of them are good for, nobody knows yet.
-TEST_CASE("efficiency does not linger at a first size to tell small differences") {
+// Steps of 1,024 samples that up to 60 workers share.
+JobModel shared_batch() {
   std::vector<std::pair<std::uint32_t, double>> points;
   for (std::uint32_t workers = 1; workers <= 60; ++workers)
     points.emplace_back(workers, 1024 / (0.11 * (1.824 / workers + 0.696 + 0.0095 * workers)));
@@ -211,11 +211,31 @@ TEST_CASE("efficiency does not linger at a first size to tell small differences"
   model.batch.max_global = 1024;
   model.samples_total = 200 * 50000.0;
   model.max_workers = 60;
+  return model;
+}
+
+// A step takes 0.138 s at 60 workers and least at 14: what 60 of them are good for, nobody knows yet.
+TEST_CASE("efficiency does not linger at a first size to tell small differences") {
+  const JobModel model = shared_batch();
   LoopSettings settings = from(60);
   settings.view_every_s = 1;
   const auto run = run_closed_loop(*policy("efficiency", {{"target", 0.1}}), model, settings);
   REQUIRE_FALSE(run.changes.empty());
   CHECK(run.changes.front().asked_s < 40 * 0.138);
+}
+
+// Ten workers are best; seven lose 1.4 %, six 3.2 %. Of both the smaller one was taken that looked 1 % worse.
+TEST_CASE("a size is not given up for a smaller one that looks a little worse") {
+  JobModel model = shared_batch();
+  model.min_workers = 4;
+  model.cold_start_s = 7;
+  const auto loss = efficiency_loss(0.1);
+  const double best = best_fixed_size(model, loss).loss;
+  for (const auto& [start, seed] : {std::pair(12U, 2012U), std::pair(24U, 5024U)}) {
+    CAPTURE(start);
+    const auto run = run_closed_loop(*policy("efficiency", {{"target", 0.1}}), model, from(start, seed));
+    CHECK(fixed_size(model, run.segments.back().workers, loss).loss < 1.02 * best);
+  }
 }
 
 TEST_CASE("efficiency never asks for more than the batch rule has work for") {
