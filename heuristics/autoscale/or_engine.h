@@ -5,7 +5,9 @@
 // above S, or, with a utility, utility gained above cost added. It grows while all pairs pass, else probes below until
 // the three lowest pass, else chooses the last size before the first failure, after 100 batches at the size after it.
 // It never stops evaluating. A1 discards one batch after a change; here that is the view's warm-up. A3 in batches of
-// the current size and A3 in samples are the same, since both sides have the same batch.
+// the current size and A3 in samples are the same, since both sides have the same batch. While the workers of a growth
+// start, the rule is applied to the steps since, and a growth that it no longer asks for is taken back. The first one
+// never is: with one measured size the rule compares nothing, and asks for a second one whatever the steps are.
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,6 @@
 """Each policy on a real run whose speed is known: it ends at the right size or batch, in few changes; a user's size holds."""
 
+import contextlib
 import os
 import re
 import tempfile
@@ -52,26 +53,61 @@ class LivePolicies(Case):
     def test_efficiency_grows_to_all_slots_of_a_job_that_scales(self):
         self.assert_reaches_size("efficiency", 3, 4)
 
-    def assert_takes_growth_back(self, name, exchange_ms, **settings):
-        """Four workers share the samples of a step that takes two 17 ms. While two more start, the exchange of 1 ms takes longer."""
-        trainer = synthetic(**LINEAR, startup_delay_ms=12_000, exchange_us=["1:0", "2:1000", "4:1000"])
-        slots = config(name, workers=(2, 2, 4), trainer=trainer, **settings)
+    @contextlib.contextmanager
+    def growing(self, name, start, most, trainer=None, **settings):
+        """A run that shares 32 samples a step, and a function that writes a file of those that slow its workers down.
+
+        One worker takes 16 ms for its 16 samples, two 17 ms, which share them with up to `most`. Workers start in 12 s.
+        """
+        exchanges = ["1:0", "2:1000", "4:1000"]
+        slots = config(name, workers=(min(start, 2), start, most), **settings,
+                       trainer=synthetic(**LINEAR, startup_delay_ms=12_000, exchange_us=exchanges, **(trainer or {})))
         slots["batch"]["max_global"] = 32
         with tempfile.TemporaryDirectory(prefix="et-slow-") as slow:
+            def write(file, number):
+                with open(os.path.join(slow, file + ".new"), "w") as written:
+                    written.write(f"{number}\n")
+                os.replace(os.path.join(slow, file + ".new"), os.path.join(slow, file))
+
             with Run(slots, arguments=["-x", f"ELASTICTRAIN_SLOW_DIR={slow}"]) as run:
-                run.wait_event("decided", timeout=60, workers=4)
-                with open(os.path.join(slow, "exchange"), "w") as file:
-                    file.write(f"{exchange_ms}\n")
-                run.wait_event("decided", timeout=60, code="taken_back", workers=2)
-                status = run.wait_status(lambda s: s["phase"] == "running" and s["world_size"] == 2, 60, "two workers")
-                self.assertEqual(status["generation"], 1, "nobody joined")
-                self.assert_holds(run, 0)
+                yield run, write
+
+    def assert_takes_growth_back(self, name, exchange_ms, start=2, most=4, ends_at=2, **settings):
+        """While workers beside two others start, the exchange takes longer."""
+        with self.growing(name, start, most, **settings) as (run, write):
+            run.wait_event("decided", timeout=60, workers=most)
+            write("exchange", exchange_ms)
+            run.wait_event("decided", timeout=60, code="taken_back", workers=ends_at)
+            run.wait_status(lambda s: s["phase"] == "running" and s["world_size"] == ends_at, 60, f"{ends_at} workers")
+            sizes = [record["world_size"] for record in run.events("generation")]
+            self.assertEqual(max(sizes), 2, "nobody joined")
+            self.assert_holds(run, 2)
 
     def test_a_growth_whose_workers_still_start_is_taken_back_once_it_no_longer_pays(self):
         self.assert_takes_growth_back("efficiency", 200)
 
     def test_goodput_takes_a_growth_back_as_well(self):
         self.assert_takes_growth_back("goodput", 40, adapt_batch=False, refit_s=1, min_s=0, settle_steps=15)
+
+    def test_or_takes_a_growth_back_as_well(self):
+        """Two workers made 1882 samples a second, one 1000. At 148 the mean of all steps falls below the efficiency of 0.5."""
+        self.assert_takes_growth_back("or", 200, start=1, most=3, increment=1, efficiency=0.5, decide_every_steps=10)
+
+    def test_provisioning_takes_a_growth_back_and_the_worker_that_no_longer_pays(self):
+        self.assert_takes_growth_back("provisioning", 200, start=1, most=3, ends_at=1, every_steps=20)
+
+    def test_scavenger_takes_a_growth_back_that_its_deadline_no_longer_needs(self):
+        """Two workers need 530 s for a million samples. While their steps take 2.5 times as long, 900 s need more workers."""
+        with self.growing("scavenger", 2, 4, {"samples": 1_000_000, "epochs": 1}, goal="deadline", deadline_s=900,
+                          search="universal", reconsider_s=2) as (run, write):
+            run.wait_event("decided", timeout=60, code="settled")
+            write("slow-all", 2.5)
+            asked = wait_until(lambda: [r for r in run.events("decided") if (r.get("workers") or 0) > 2], 60, "more workers")
+            write("slow-all", 1)
+            run.wait_event("decided", timeout=60, code="taken_back", workers=2)
+            status = run.wait_status(lambda s: s["phase"] == "running" and s["world_size"] == 2, 60, "two workers")
+            self.assertEqual(status["generation"], 1, f"nobody joined after {asked}")
+            self.assert_stops_clean(run)
 
     def test_a_batch_that_follows_the_noise_comes_with_the_workers_that_still_start(self):
         """At an efficiency of 0.05 the largest batch is the best one; each change at most doubles it."""
