@@ -161,6 +161,14 @@ struct Encode {
 // --- From JSON. A field of a wrong type throws; read_journal_line() catches it.
 
 struct UnknownHost {};
+struct NotWhole {};
+
+// The conversion of 1e30 to an integer is undefined.
+template <class Number>
+Number whole(const nlohmann::json& value) {
+  if (!value.is_number_integer()) throw NotWhole();
+  return value.get<Number>();
+}
 
 jobs::Slots slots_from(const nlohmann::json& list, const Hosts& hosts) {
   jobs::Slots slots;
@@ -169,7 +177,7 @@ jobs::Slots slots_from(const nlohmann::json& list, const Hosts& hosts) {
     const auto found = std::find_if(hosts.begin(), hosts.end(), [&](const auto& host) { return host.name == name; });
     if (found == hosts.end()) throw UnknownHost();
     const auto host = static_cast<std::uint32_t>(found - hosts.begin());
-    for (const auto& number : one.at("slots")) slots.push_back({host, number.get<std::uint32_t>()});
+    for (const auto& number : one.at("slots")) slots.push_back({host, whole<std::uint32_t>(number)});
   }
   std::sort(slots.begin(), slots.end());
   slots.erase(std::unique(slots.begin(), slots.end()), slots.end());
@@ -179,22 +187,22 @@ jobs::Slots slots_from(const nlohmann::json& list, const Hosts& hosts) {
 record::Submitted submitted_from(const nlohmann::json& in, jobs::JobId job) {
   record::Submitted one;
   one.job = job;
-  one.owner = {in.at("uid").get<std::uint32_t>(), in.at("user").get<std::string>(), in.at("of_cluster").get<bool>()};
+  one.owner = {whole<std::uint32_t>(in.at("uid")), in.at("user").get<std::string>(), in.at("of_cluster").get<bool>()};
   one.unix_s = in.at("unix_s").get<double>();
   jobs::JobSpec& spec = one.spec;
   spec.name = in.at("name").get<std::string>();
   spec.arguments = in.at("arguments").get<std::vector<std::string>>();
   spec.working_directory = in.at("working_directory").get<std::string>();
   spec.environment = in.at("environment").get<std::vector<std::string>>();
-  spec.min = in.at("min").get<std::uint32_t>();
-  spec.max = in.at("max").get<std::uint32_t>();
-  spec.start = in.at("start").get<std::uint32_t>();
-  spec.priority = in.at("priority").get<std::int32_t>();
-  if (in.contains("samples_total")) spec.samples_total = in.at("samples_total").get<std::uint64_t>();
+  spec.min = whole<std::uint32_t>(in.at("min"));
+  spec.max = whole<std::uint32_t>(in.at("max"));
+  spec.start = whole<std::uint32_t>(in.at("start"));
+  spec.priority = whole<std::int32_t>(in.at("priority"));
+  if (in.contains("samples_total")) spec.samples_total = whole<std::uint64_t>(in.at("samples_total"));
   if (in.contains("deadline_s")) spec.deadline_s = in.at("deadline_s").get<double>();
   spec.suspends = in.at("suspends").get<bool>();
   spec.one_host = in.at("one_host").get<bool>();
-  spec.most_hosts = in.at("most_hosts").get<std::uint32_t>();
+  spec.most_hosts = whole<std::uint32_t>(in.at("most_hosts"));
   spec.hosts = in.at("hosts").get<std::vector<std::string>>();
   return one;
 }
@@ -203,12 +211,12 @@ record::Decided decided_from(const nlohmann::json& in) {
   record::Decided one;
   one.trigger = in.at("trigger").get<std::string>();
   one.policy = in.at("policy").get<std::string>();
-  one.slots = in.at("slots").get<std::uint32_t>();
-  one.jobs = in.at("jobs").get<std::uint32_t>();
-  one.waiting = in.at("waiting").get<std::uint32_t>();
+  one.slots = whole<std::uint32_t>(in.at("slots"));
+  one.jobs = whole<std::uint32_t>(in.at("jobs"));
+  one.waiting = whole<std::uint32_t>(in.at("waiting"));
   for (const auto& share : in.at("shares")) {
-    one.shares.push_back({share.at("job").get<jobs::JobId>(), share.at("before").get<std::uint32_t>(),
-                          share.at("after").get<std::uint32_t>(), share.at("why").get<std::string>(),
+    one.shares.push_back({whole<jobs::JobId>(share.at("job")), whole<std::uint32_t>(share.at("before")),
+                          whole<std::uint32_t>(share.at("after")), share.at("why").get<std::string>(),
                           share.value("beside", jobs::JobId(0))});
   }
   return one;
@@ -217,31 +225,31 @@ record::Decided decided_from(const nlohmann::json& in) {
 record::Hosts hosts_from(const nlohmann::json& in) {
   record::Hosts one;
   for (const auto& host : in.at("hosts")) {
-    one.hosts.push_back({host.at("host").get<std::string>(), host.at("slots").get<std::uint32_t>()});
+    one.hosts.push_back({host.at("host").get<std::string>(), whole<std::uint32_t>(host.at("slots"))});
   }
   return one;
 }
 
 record::HasEnded ended_from(const nlohmann::json& in, jobs::JobId job) {
   record::HasEnded one{job,
-                       in.at("status").get<int>(),
+                       whole<int>(in.at("status")),
                        in.at("why").get<std::string>(),
-                       in.at("samples").get<std::uint64_t>(),
+                       whole<std::uint64_t>(in.at("samples")),
                        in.at("slot_s").get<double>(),
                        {}};
   for (const auto& rate : in.at("rates")) {
-    one.rates.push_back({rate.at("workers").get<std::uint32_t>(), rate.at("samples_per_s").get<double>(),
-                         rate.at("views").get<std::uint32_t>()});
+    one.rates.push_back({whole<std::uint32_t>(rate.at("workers")), rate.at("samples_per_s").get<double>(),
+                         whole<std::uint32_t>(rate.at("views"))});
   }
   return one;
 }
 
 std::optional<jobs::Record> record_of_job(const std::string& event, const nlohmann::json& in, const Hosts& hosts) {
-  const auto job = in.at("job").get<jobs::JobId>();
+  const auto job = whole<jobs::JobId>(in.at("job"));
   if (event == "submitted") return submitted_from(in, job);
   if (event == "leased") {
     return record::Leased{job,
-                          in.at("version").get<std::uint64_t>(),
+                          whole<std::uint64_t>(in.at("version")),
                           slots_from(in.at("slots"), hosts),
                           in.at("reason").get<std::string>(),
                           in.value("hold", false),
@@ -253,9 +261,9 @@ std::optional<jobs::Record> record_of_job(const std::string& event, const nlohma
   if (event == "joined") {
     return record::HasJoined{job,
                              in.at("directory").get<std::string>(),
-                             in.at("pid").get<std::int64_t>(),
+                             whole<std::int64_t>(in.at("pid")),
                              in.at("suspends").get<bool>(),
-                             in.at("lease").get<std::uint64_t>(),
+                             whole<std::uint64_t>(in.at("lease")),
                              slots_from(in.at("holds"), hosts)};
   }
   if (event == "lost") return record::Lost{job};
@@ -264,7 +272,7 @@ std::optional<jobs::Record> record_of_job(const std::string& event, const nlohma
                            in.at("by").get<std::string>()};
   }
   if (event == "overdue") return record::Overdue{job, slots_from(in.at("slots"), hosts)};
-  if (event == "left") return record::Left{job, in.at("status").get<int>(), in.at("why").get<std::string>()};
+  if (event == "left") return record::Left{job, whole<int>(in.at("status")), in.at("why").get<std::string>()};
   if (event == "ended") return ended_from(in, job);
   return std::nullopt;
 }
@@ -297,10 +305,12 @@ std::optional<JournalLine> read_journal_line(const std::string& line, const std:
   try {
     auto record = record_from(in, hosts);
     if (!record) return std::nullopt;
-    return JournalLine{std::move(*record), in.at("seq").get<std::uint64_t>(), in.at("up").get<double>()};
+    return JournalLine{std::move(*record), whole<std::uint64_t>(in.at("seq")), in.at("up").get<double>()};
   } catch (const nlohmann::json::exception&) {
     return std::nullopt;
   } catch (const UnknownHost&) {
+    return std::nullopt;
+  } catch (const NotWhole&) {
     return std::nullopt;
   }
 }

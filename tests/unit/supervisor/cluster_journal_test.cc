@@ -118,6 +118,16 @@ TEST_CASE("a journal that cannot be shortened stays as it is") {
   CHECK(read.size() == 4);
 }
 
+TEST_CASE("a line with a number that is none of its field is no record") {
+  const std::string line = journal_line(jobs::record::Lost{1}, {}, 7, 1, 1);
+  REQUIRE(read_journal_line(line, {}));
+  for (const char* number : {"7.5", "1e30", "-1e300"}) {
+    std::string changed = line;
+    changed.replace(line.find(":7") + 1, 1, number);
+    CHECK_FALSE(read_journal_line(changed, {}));
+  }
+}
+
 TEST_CASE("what was measured of a job is in the record of its end, for simulations of the same jobs") {
   const jobs::record::HasEnded ended{7, 0, "it ended", 4000, 80, {{2, 50, 9}, {4, 87.5, 3}}};
   const auto line = read_journal_line(journal_line(ended, {}, 1, 2, 3), {});
