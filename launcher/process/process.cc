@@ -6,6 +6,7 @@
 #include <signal.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
+#include <sys/socket.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -16,6 +17,8 @@
 #include <mutex>
 #include <unordered_map>
 #include <unordered_set>
+
+#include "launcher/process/streams.h"
 
 extern char** environ;
 
@@ -55,32 +58,6 @@ WatchedChildren& watched_children() {
   return children;
 }
 
-class Fd {
- public:
-  Fd() = default;
-  explicit Fd(int fd) : fd_(fd) {}
-  Fd(Fd&& other) noexcept : fd_(other.release()) {}
-  Fd& operator=(Fd&& other) noexcept {
-    reset(other.release());
-    return *this;
-  }
-  ~Fd() { reset(-1); }
-  int get() const { return fd_; }
-  int release() { return std::exchange(fd_, -1); }
-  void reset(int fd) {
-    if (fd_ >= 0) ::close(fd_);
-    fd_ = fd;
-  }
-
- private:
-  int fd_ = -1;
-};
-
-struct StreamEnds {
-  Fd child;
-  Fd parent;
-};
-
 struct ChildPlan {
   std::vector<char*> argv;
   std::vector<char*> environment;
@@ -96,38 +73,6 @@ struct ChildFailure {
   enum Stage : int { kDirectory = 1, kStreams, kExec, kProcessors } stage;
   int error;
 };
-
-Error system_error(const std::string& what, int error) {
-  const bool out_of_files = error == EMFILE || error == ENFILE;
-  return {ErrorCode::kIo,
-          what + ": " + std::strerror(error) +
-              (out_of_files ? "; allow more open files (ulimit -n) or fewer workers on this host" : "")};
-}
-
-Result<StreamEnds> open_pipe(bool parent_writes) {
-  int ends[2];
-  if (::pipe2(ends, O_CLOEXEC) != 0) return system_error("cannot make a pipe", errno);
-  StreamEnds stream;
-  stream.child.reset(ends[parent_writes ? 0 : 1]);
-  stream.parent.reset(ends[parent_writes ? 1 : 0]);
-  return stream;
-}
-
-Result<StreamEnds> open_path(const std::string& path, int flags) {
-  StreamEnds stream;
-  stream.child.reset(::open(path.c_str(), flags | O_CLOEXEC));
-  if (stream.child.get() < 0) return system_error("cannot open " + path, errno);
-  return stream;
-}
-
-Result<StreamEnds> open_stream(Stream kind, int number) {
-  if (kind == Stream::kPipe) return open_pipe(number == 0);
-  if (kind == Stream::kNull) return open_path("/dev/null", number == 0 ? O_RDONLY : O_WRONLY);
-  StreamEnds stream;
-  stream.child.reset(::fcntl(number, F_DUPFD_CLOEXEC, 3));
-  if (stream.child.get() < 0) return system_error("cannot pass on descriptor " + std::to_string(number), errno);
-  return stream;
-}
 
 std::vector<char*> pointers(const std::vector<std::string>& texts) {
   std::vector<char*> result;
@@ -240,8 +185,10 @@ void keep_exit_statuses() {
   if (action.sa_handler == SIG_IGN) ::signal(SIGCHLD, SIG_DFL);
 }
 
-void set_up_stream(asio::posix::stream_descriptor& descriptor, Fd end) {
-  if (end.get() >= 0) descriptor.assign(end.release());
+Result<Fd> open_pidfd(pid_t pid) {
+  Fd pidfd(static_cast<int>(::syscall(SYS_pidfd_open, pid, 0)));
+  if (pidfd.get() < 0) return system_error("cannot watch the process (pidfd, Linux 5.3 or later)", errno);
+  return pidfd;
 }
 
 ExitStatus to_exit_status(const siginfo_t& info) {
@@ -255,17 +202,14 @@ Process::Process(asio::io_context& io) : pidfd_(io), input_(io), output_(io), er
 
 Result<std::unique_ptr<Process>> Process::spawn(asio::io_context& io, const ProcessSpec& spec, ExitHandler on_exit) {
   if (spec.argv.empty() || spec.argv[0].empty()) return Error{ErrorCode::kInvalid, "there is no program to run"};
-  auto input = spec.input_file.empty() ? open_stream(spec.standard_input, 0) : open_path(spec.input_file, O_RDONLY);
-  auto output = open_stream(spec.standard_output, 1);
-  auto error = open_stream(spec.standard_error, 2);
+  auto streams = open_streams(spec);
+  if (!streams) return streams.error();
   auto report = open_pipe(false);
-  for (const auto* stream : {&input, &output, &error, &report}) {
-    if (!*stream) return stream->error();
-  }
+  if (!report) return report.error();
   keep_exit_statuses();
   ChildPlan plan{pointers(spec.argv),
                  pointers(spec.environment),
-                 {input->child.get(), output->child.get(), error->child.get()},
+                 {streams->child[0].get(), streams->child[1].get(), streams->child[2].get()},
                  &spec,
                  ::getpid(),
                  report->child.get()};
@@ -275,23 +219,43 @@ Result<std::unique_ptr<Process>> Process::spawn(asio::io_context& io, const Proc
   if (pid < 0) return system_error("cannot start another process", errno);
   report->child.reset(-1);
   const Status started = await_exec(report->parent.get(), spec);
-  const int pidfd = started ? static_cast<int>(::syscall(SYS_pidfd_open, pid, 0)) : -1;
-  if (pidfd < 0) {
-    const int reason = errno;
+  auto pidfd = started ? open_pidfd(pid) : Result<Fd>(started.error());
+  if (!pidfd) {
     ::kill(pid, SIGKILL);
     ::waitpid(pid, nullptr, 0);
-    return started ? system_error("cannot watch the process (pidfd, Linux 5.3 or later)", reason) : started.error();
+    return pidfd.error();
   }
+  return watched(io, pid, std::move(*pidfd), std::move(*streams), spec, std::move(on_exit));
+}
+
+Result<std::unique_ptr<Process>> Process::adopt(asio::io_context& io, ForkedChild child, const ProcessSpec& spec,
+                                                ExitHandler on_exit) {
+  auto pidfd = open_pidfd(child.pid);
+  if (!pidfd) return pidfd.error();
+  siginfo_t info{};
+  const bool is_ours = ::waitid(P_PID, static_cast<id_t>(child.pid), &info, WEXITED | WNOHANG | WNOWAIT) == 0;
+  if (!is_ours || is_watched_child(child.pid)) {
+    return Error{ErrorCode::kIo, "process " + std::to_string(child.pid) + " is no child of this one"};
+  }
+  auto process = watched(io, child.pid, std::move(*pidfd), std::move(child.streams), spec, std::move(on_exit));
+  const char go = 1;
+  (void)::send(child.hold.get(), &go, 1, MSG_NOSIGNAL | MSG_DONTWAIT);
+  return process;
+}
+
+std::unique_ptr<Process> Process::watched(asio::io_context& io, pid_t pid, Fd pidfd, Streams streams,
+                                          const ProcessSpec& spec, ExitHandler on_exit) {
   std::unique_ptr<Process> process(new Process(io));
   process->pid_ = pid;
   process->running_ = true;
   watched_children().add(pid);
   process->owns_group_ = spec.new_group || spec.new_session;
   process->kill_group_at_exit_ = spec.kill_group_at_exit && process->owns_group_;
-  process->pidfd_.assign(pidfd);
-  set_up_stream(process->input_, std::move(input->parent));
-  set_up_stream(process->output_, std::move(output->parent));
-  set_up_stream(process->error_, std::move(error->parent));
+  process->pidfd_.assign(pidfd.release());
+  asio::posix::stream_descriptor* ends[3] = {&process->input_, &process->output_, &process->error_};
+  for (int number = 0; number < 3; ++number) {
+    if (streams.parent[number].get() >= 0) ends[number]->assign(streams.parent[number].release());
+  }
   process->watch(std::move(on_exit));
   return process;
 }

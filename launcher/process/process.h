@@ -17,6 +17,7 @@
 #include <string>
 #include <vector>
 
+#include "launcher/process/streams.h"
 #include "supervisor/protocol/result.h"
 
 namespace elastictrain::launcher {
@@ -45,11 +46,22 @@ struct ExitStatus {
   int signal = 0;
 };
 
+// A child of this process that another one has forked in its place. It waits until it is adopted, and ends where it is
+// not.
+struct ForkedChild {
+  pid_t pid = -1;
+  Streams streams;
+  Fd hold;  // a socket to it
+};
+
 class Process {
  public:
   using ExitHandler = std::function<void(ExitStatus)>;
 
   static Result<std::unique_ptr<Process>> spawn(asio::io_context& io, const ProcessSpec& spec, ExitHandler on_exit);
+  // Of `spec` only what concerns its end counts. Errors: it is no child of this process.
+  static Result<std::unique_ptr<Process>> adopt(asio::io_context& io, ForkedChild child, const ProcessSpec& spec,
+                                                ExitHandler on_exit);
   ~Process();
   Process(const Process&) = delete;
   Process& operator=(const Process&) = delete;
@@ -70,6 +82,8 @@ class Process {
 
  private:
   explicit Process(asio::io_context& io);
+  static std::unique_ptr<Process> watched(asio::io_context& io, pid_t pid, Fd pidfd, Streams streams,
+                                          const ProcessSpec& spec, ExitHandler on_exit);
   void watch(ExitHandler on_exit);
   std::optional<siginfo_t> look(int options) const;
   void reap(ExitHandler on_exit);
