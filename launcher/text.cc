@@ -14,4 +14,10 @@ std::vector<std::string_view> split_commas(std::string_view text) {
   return parts;
 }
 
+std::string join_with_commas(const std::vector<std::string>& parts) {
+  std::string text;
+  for (const auto& part : parts) text += (text.empty() ? "" : ",") + part;
+  return text;
+}
+
 }  // namespace elastictrain::launcher

@@ -1,8 +1,9 @@
-// Purpose: small parsers for text from the system or from environments. Pure. Thread: any.
+// Purpose: small parsers and writers for text from the system or from environments. Pure. Thread: any.
 #pragma once
 
 #include <charconv>
 #include <optional>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -19,5 +20,6 @@ std::optional<Number> parse_number(std::string_view text) {
 
 // The parts of "a,b", including empty ones; an empty text has none.
 std::vector<std::string_view> split_commas(std::string_view text);
+std::string join_with_commas(const std::vector<std::string>& parts);
 
 }  // namespace elastictrain::launcher

@@ -47,6 +47,8 @@ AgentTableOptions agent_options(const SupervisorOptions& options) {
   agents.bootstrap.notice_probe_ms = options.notice_probe.empty() ? 0 : options.notice_probe_ms;
   agents.bootstrap.keep_warm_ms = options.keep_warm_ms;
   agents.bootstrap.keep_warm_percent = options.keep_warm_percent;
+  agents.bootstrap.preload = options.preload;
+  agents.bootstrap.preload_timeout_ms = options.preload_timeout_ms;
   agents.listen.addresses = options.listen_addresses;
   agents.listen.port = options.listen_port;
   agents.tick = milliseconds(std::max<std::uint64_t>(options.heartbeat_ms, 10));

@@ -52,6 +52,8 @@ struct SupervisorOptions {
   std::uint64_t notice_probe_ms = 5'000;
   std::uint64_t keep_warm_ms = 0;  // for processes of workers that a shrink has let go; 0: they end
   std::uint64_t keep_warm_percent = 25;
+  std::vector<std::string> preload;  // Python modules that each host imports once, for all of its workers
+  std::uint64_t preload_timeout_ms = 60'000;
   policy::RunnerSettings policy;
   std::vector<int> forward_signals;  // passed on to the workers
   bool usr1_drains = false;

@@ -49,6 +49,8 @@ SupervisorOptions supervisor_options(const RunConfig& config, const RunPlan& pla
   options.notice_probe_ms = config.preemption.probe_interval_ms;
   options.keep_warm_ms = plan.settings.keeps_warm ? config.hosts.keep_warm_s * 1000 : 0;
   options.keep_warm_percent = config.hosts.keep_warm_memory_percent;
+  options.preload = plan.preload;
+  options.preload_timeout_ms = config.workers.preload_timeout_ms;
   return options;
 }
 

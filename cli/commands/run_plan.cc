@@ -12,6 +12,7 @@
 #include "cli/commands/endpoint.h"
 #include "cli/commands/mpi_plan.h"
 #include "cli/commands/policy_choice.h"
+#include "cli/commands/preload_plan.h"
 #include "cli/config/checks.h"
 #include "cli/config/key_value.h"
 #include "cli/config/schema.h"
@@ -404,6 +405,9 @@ Result<RunPlan> make_plan(const RunConfig& config, const PlanInputs& inputs) {
   // MPI starts all of its processes at once: those that do not train wait as spares.
   if (!plan.mpi_hosts.empty()) plan.settings.spares = narrow(plan.hosts.size());
   plan.settings.keeps_warm = config.hosts.keep_warm_s != 0 && plan.mpi_hosts.empty();
+  auto preload = plan_preload(config, !plan.mpi_hosts.empty());
+  if (!preload.ok()) return preload.error();
+  plan.preload = std::move(*preload);
   plan.policy = policy_settings(config.policy);
   if (const Status there = policy::check_outside(plan.policy.outside, plan.policy.seed); !there.ok()) {
     return there.error();

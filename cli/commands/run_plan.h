@@ -33,6 +33,7 @@ struct RunPlan {
   bool all_local = true;                           // no host is on another machine
   std::optional<launcher::Allocation> allocation;  // of the batch job that this process runs in
   bool usr1_drains = false;                        // USR1 is a notice to stop
+  std::vector<std::string> preload;                // Python modules that each host imports once, for all workers
   std::vector<std::string> listen_addresses;
   std::vector<std::string> advertise_addresses;
 };

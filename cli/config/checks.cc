@@ -54,6 +54,17 @@ Status check_set(std::string_view text) {
   return trim(text).empty() ? Status(wrong(text, "must not be empty")) : Status();
 }
 
+Status check_module(std::string_view text) {
+  bool good = true;
+  for (std::string_view rest = text; good;) {
+    const std::size_t dot = rest.find('.');
+    good = is_variable_name(rest.substr(0, dot));
+    if (dot == std::string_view::npos) break;
+    rest.remove_prefix(dot + 1);
+  }
+  return good ? Status() : Status(wrong(text, "is not the name of a Python module, such as torch or my_package.models"));
+}
+
 Status check_word(std::string_view text) {
   const bool odd = text.empty() || text[0] == '-' || text.find_first_of(" \t\r\n") != std::string_view::npos;
   return odd ? Status(wrong(text, "must not contain spaces or begin with '-'")) : Status();

@@ -9,6 +9,7 @@ namespace elastictrain::cli {
 
 Status check_name(std::string_view text);      // of a run: it becomes a directory
 Status check_set(std::string_view text);       // not empty
+Status check_module(std::string_view text);    // a Python module's dotted name
 Status check_word(std::string_view text);      // no space, no leading dash: it becomes an argument of ssh or ip
 Status check_host(std::string_view text);      // "host" or "host:slots"
 Status check_endpoint(std::string_view text);  // HOST:PORT

@@ -35,6 +35,8 @@ struct WorkersConfig {
   std::uint64_t max = 0;    // 0: the larger of min and start
   std::uint64_t spares = 0;
   BindChoice bind = BindChoice::kAuto;
+  std::vector<std::string> preload = {"auto"};  // Python modules; "auto": torch with --torch; "none"
+  std::uint64_t preload_timeout_ms = 60'000;
 };
 
 enum class EndpointRole { kAuto, kHold, kJoin };

@@ -93,6 +93,13 @@ void add_job_keys(std::vector<KeySpec>& keys) {
            "processors of a worker: none: all that its agent may use; core: an even share of these; numa: one NUMA "
            "node, that of its GPU where it has one; auto: numa for the built-in trainer on GPUs, else none",
            "--bind", choice<&C::workers, &WorkersConfig::bind>(kBindNames)},
+          {"workers.preload", "",
+           "Python modules that one process of each host imports, to be forked for its workers, so that a new one starts "
+           "at once; auto: torch for an unchanged script (--torch), otherwise none; none: each worker imports by itself",
+           "--preload", ListField{in<&C::workers, &WorkersConfig::preload>, check_module}},
+          {"workers.preload_timeout_ms", "milliseconds",
+           "maximum time to import workers.preload, and to fork a worker; after it workers start by themselves", "",
+           IntegerField{in<&C::workers, &WorkersConfig::preload_timeout_ms>, 100, kDayMs}},
       });
 }
 

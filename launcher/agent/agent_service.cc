@@ -11,21 +11,19 @@
 #include <utility>
 
 #include "launcher/agent/accelerator_probe.h"
-#include "launcher/agent/binding.h"
 #include "launcher/agent/host_facts.h"
 #include "launcher/agent/launch_proxy.h"
 #include "launcher/agent/machine_key.h"
 #include "launcher/agent/machine_layout.h"
-#include "launcher/agent/mig_instances.h"
 #include "launcher/agent/null_streams.h"
 #include "launcher/agent/questions.h"
 #include "launcher/agent_marker.h"
 #include "launcher/build_id.h"
 #include "launcher/nccl_settings.h"
-#include "launcher/process/missing_program.h"
 #include "launcher/process/priority.h"
 #include "launcher/process/process_stat.h"
 #include "launcher/process/session_sweep.h"
+#include "launcher/text.h"
 #include "supervisor/protocol/codec.h"
 #include "supervisor/protocol/duration_text.h"
 #include "supervisor/protocol/limits.h"
@@ -47,10 +45,6 @@ constexpr std::size_t kMaxLateOutputBytes = 16u << 20;
 // Part of the grace of workers that were asked to leave: between TERM and KILL.
 constexpr std::chrono::milliseconds kLastGrace{2'000};
 
-void say(const std::string& text) {
-  std::fprintf(stderr, "elastictrain agent: %s\n", text.c_str());
-}
-
 std::string random_hex() {
   std::random_device random;
   std::string text;
@@ -66,18 +60,6 @@ std::string random_hex() {
 std::string host_key(bool is_pool) {
   std::string key = is_pool ? machine_key() : "";
   return key.empty() ? random_hex() : key;
-}
-
-std::string join_with_commas(const std::vector<std::string>& parts) {
-  std::string text;
-  for (const auto& part : parts) text += (text.empty() ? "" : ",") + part;
-  return text;
-}
-
-std::optional<MissingProgram> missing_program(const SpawnWorker& order) {
-  if (order.argv.empty() || order.argv[0] == "@self") return std::nullopt;
-  return find_missing_program(order.argv[0], merge_environment(own_environment(), order.environment),
-                              order.working_directory);
 }
 
 }  // namespace
@@ -103,6 +85,10 @@ AgentService::AgentService(asio::io_context& io, AgentBootstrap bootstrap, Priva
       parked_timer_(io) {}
 
 AgentService::~AgentService() = default;
+
+void AgentService::say(const std::string& text) {
+  std::fprintf(stderr, "elastictrain agent: %s\n", text.c_str());
+}
 
 void AgentService::start() {
   wait_for_signal();
@@ -131,6 +117,7 @@ AgentHello AgentService::hello() const {
       limits::kProtocolVersion, facts.binary_version, bootstrap_.agent, host_name(), ::getpid(), facts.cores,
       facts.memory_bytes,       facts.wall_clock_us};
   for (const auto& [id, worker] : workers_) hello.workers.push_back(id);
+  for (const auto& [id, starting] : starting_) hello.workers.push_back(id);
   hello.warm = warm_.list();
   return hello;
 }
@@ -182,16 +169,6 @@ void AgentService::perform(AgentDown order) {
   std::visit([this](auto& alternative) { on(alternative); }, order);
 }
 
-void AgentService::on(SpawnWorker& order) {
-  const WorkerId id = order.worker;
-  const SpawnWorker ordered = order;
-  const Status spawned = spawn(order);
-  if (spawned) return link_.send(WorkerSpawned{id, workers_.at(id)->pid()});
-  const auto missing = missing_program(ordered);
-  link_.send(missing ? WorkerSpawnFailed{id, missing->text, missing->exit_status}
-                     : WorkerSpawnFailed{id, spawned.error().message});
-}
-
 void AgentService::on(const SignalWorker& order) {
   Worker* worker = find(order.worker);
   if (worker != nullptr && order.signal > 0 && order.signal < NSIG) worker->signal(order.signal);
@@ -199,6 +176,7 @@ void AgentService::on(const SignalWorker& order) {
 
 void AgentService::on(const StopWorker& order) {
   if (Worker* worker = find(order.worker)) worker->stop(Milliseconds(order.grace_ms));
+  cancel_start(order.worker, "it was stopped before it started");
 }
 
 void AgentService::on(const ToWorkers& order) {
@@ -238,72 +216,6 @@ void AgentService::on(const AskAgent& order) {
   answer_question(io_, order, workers_, [this, question = order.question, id = order.worker](auto lines) {
     link_.send(AgentAnswer{question, id, std::move(lines)});
   });
-}
-
-Status AgentService::spawn(SpawnWorker& order) {
-  if (stopping_ || leaving_) return Error{ErrorCode::kAborted, "the agent is stopping"};
-  if (workers_.contains(order.worker)) {
-    return Error{ErrorCode::kInvalid, "worker " + to_string(order.worker) + " already runs here"};
-  }
-  if (rank_is_spent_ || parked_) return take_seat(order);
-  if (order.warm && take_warm_seat(order)) return {};
-  warm_.end_in(order.slot);
-  auto ras = ReservedPort::take();
-  ReservedPort ras_port = ras ? std::move(*ras) : ReservedPort();
-  auto environment = environment_for(order, ras_port);
-  if (!environment) return environment.error();
-  if (value_of(*environment, "NCCL_RAS_ADDR") != ras_port.address()) ras_port = ReservedPort();
-  const WorkerId id = order.worker;
-  if (!order.argv.empty() && order.argv[0] == "@self") order.argv[0] = self_path_;
-  auto processors =
-      processors_of_worker(value_of(order.environment, "ELASTICTRAIN_CPU_BIND").value_or("none"), *environment);
-  if (!processors) return processors.error();
-  if (!processors->empty()) {
-    environment->push_back("ELASTICTRAIN_PROCESSORS=" + std::to_string(allowed_processors().size()));
-  }
-  const std::string base = directory_.path() + "/" + to_string(id);
-  WorkerSetup setup{std::move(order), std::move(*environment), base + ".sock", base + "-error.json"};
-  setup.processors = std::move(*processors);
-  setup.ras_port = std::move(ras_port);
-  if (pool_) setup.descriptors = pool_->descriptors;
-  setup.starts_in_background = takes_time_from_others() && may_end_background();
-  auto worker = Worker::start(io_, std::move(setup), hooks_for(id));
-  if (!worker) return worker.error();
-  workers_[id] = std::move(*worker);
-  return {};
-}
-
-// A worker that takes the place of a lost one has that one's processor time.
-bool AgentService::takes_time_from_others() {
-  if (lost_workers_ != 0) return --lost_workers_, false;
-  return std::any_of(workers_.begin(), workers_.end(),
-                     [](const auto& entry) { return entry.second->record().is_ready(); });
-}
-
-// If no interface was chosen, the one that leads to the supervisor.
-Result<std::vector<std::string>> AgentService::data_addresses() const {
-  if (bootstrap_.interface.empty()) return std::vector<std::string>{link_.local_address()};
-  return interface_addresses(bootstrap_.interface);
-}
-
-Result<std::vector<std::string>> AgentService::environment_for(const SpawnWorker& order,
-                                                               const ReservedPort& ras) const {
-  const auto addresses = data_addresses();
-  if (!addresses) return addresses.error();
-  const std::string name = to_string(order.worker);
-  auto base = pool_ ? own_environment() : without_mpi_place(own_environment());
-  auto environment = with_nccl_settings(merge_environment(std::move(base), order.environment), bootstrap_.interface,
-                                        ras.number() != 0 ? ras.address() : "");
-  environment = with_own_mig_instance(merge_environment(std::move(environment), pool_environment()));
-  if (bootstrap_.keep_warm_ms != 0 && !pool_) environment.push_back("ELASTICTRAIN_PARKS=1");
-  return merge_environment(std::move(environment),
-                           {"ELASTICTRAIN_SOCKET=" + directory_.path() + "/" + name + ".sock",
-                            "ELASTICTRAIN_WORKER_ID=" + std::to_string(order.worker.value),
-                            "ELASTICTRAIN_HOST_KEY=" + host_key_, "ELASTICTRAIN_BIND=" + join_with_commas(*addresses),
-                            "ELASTICTRAIN_HEARTBEAT_MS=" + std::to_string(bootstrap_.heartbeat_ms),
-                            "ELASTICTRAIN_ORPHAN_GRACE_MS=" + std::to_string(bootstrap_.orphan_grace_ms),
-                            "ELASTICTRAIN_BINARY=" + self_path_,
-                            "TORCHELASTIC_ERROR_FILE=" + directory_.path() + "/" + name + "-error.json"});
 }
 
 Worker* AgentService::find(WorkerId worker) {
@@ -477,6 +389,7 @@ void AgentService::leave(int exit_status) {
   for (const auto& [id, worker] : workers_) {
     if (!worker->is_elastic()) worker->stop(grace);
   }
+  cancel_starts();
   dismiss_parked(grace);
   warm_.end_all(grace);
   leave_timer_.expires_after(grace - last);
@@ -489,6 +402,7 @@ void AgentService::leave(int exit_status) {
 void AgentService::stop(Milliseconds grace, int exit_status) {
   if (!std::exchange(stopping_, true) && !leaving_) exit_status_ = exit_status;
   for (const auto& [id, worker] : workers_) worker->stop(grace);
+  cancel_starts();
   dismiss_parked(grace);
   warm_.end_all(grace);
   finish_if_empty();
@@ -498,6 +412,7 @@ void AgentService::finish_if_empty() {
   if ((!stopping_ && !leaving_) || !workers_.empty() || parked_ || !warm_.empty() || std::exchange(finished_, true))
     return;
   probe_.stop();
+  fork_server_.reset();
   kill_leftovers();
   link_.finish();
   signals_.cancel();

@@ -18,6 +18,7 @@
 #include <vector>
 
 #include "launcher/agent/agent.h"
+#include "launcher/agent/fork_server.h"
 #include "launcher/agent/guardian.h"
 #include "launcher/agent/notice_probe.h"
 #include "launcher/agent/private_directory.h"
@@ -70,7 +71,17 @@ class AgentService {
   void on(const protocol::KeepWarm& order);
   void on(const protocol::EndWarm& order);
 
-  Status spawn(protocol::SpawnWorker& order);
+  static void say(const std::string& text);
+
+  // agent_service_start.cc
+  Result<WorkerSetup> setup_for(protocol::SpawnWorker& order);
+  void begin(WorkerSetup setup, std::optional<ForkedChild> child);
+  void start_failed(const protocol::SpawnWorker& order, const Error& error);
+  ForkServer* fork_server_for(const WorkerSetup& setup);
+  void fork(ForkServer& server, WorkerSetup setup);
+  void forked(WorkerId worker, Result<ForkedChild> child);
+  void cancel_start(WorkerId worker, const std::string& reason);
+  void cancel_starts();
   Result<std::vector<std::string>> environment_for(const protocol::SpawnWorker& order, const ReservedPort& ras) const;
   Result<std::vector<std::string>> data_addresses() const;
   WorkerHooks hooks_for(WorkerId worker);
@@ -120,8 +131,11 @@ class AgentService {
   SupervisorLink link_;
   std::map<WorkerId, std::unique_ptr<Worker>> workers_;
   std::optional<MpiPlace> pool_;
-  std::unique_ptr<Worker> parked_;  // the rank's process while it is no worker
-  bool rank_is_spent_ = false;      // its process has exited, and MPI accepts no new one
+  std::unique_ptr<Worker> parked_;            // the rank's process while it is no worker
+  std::unique_ptr<ForkServer> fork_server_;   // once a worker could use it
+  std::string no_fork_server_;                // why it is of no use, for the output of the next worker
+  std::map<WorkerId, WorkerSetup> starting_;  // they wait for it
+  bool rank_is_spent_ = false;                // its process has exited, and MPI accepts no new one
   WarmWorkers warm_;
   std::set<WorkerId> keep_;  // their processes stay when they have left
   std::deque<Ended> ended_;

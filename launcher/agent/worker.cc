@@ -23,23 +23,23 @@ constexpr std::chrono::milliseconds kDrainTime{500};
 // Cores that are busy all the time must not keep a worker from being ready in time.
 constexpr std::chrono::seconds kLongestBackground{20};
 
-ProcessSpec process_spec(WorkerSetup& setup) {
+}  // namespace
+
+ProcessSpec worker_process(const WorkerSetup& setup) {
   ProcessSpec spec;
-  spec.argv = std::move(setup.order.argv);
+  spec.argv = setup.order.argv;
   // The built-in trainer is this same binary, whose path differs from host to host.
   if (!spec.argv.empty() && spec.argv.front() == "@self") spec.argv.front() = self_path();
-  spec.environment = std::move(setup.environment);
-  spec.working_directory = std::move(setup.order.working_directory);
-  spec.processors = std::move(setup.processors);
+  spec.environment = setup.environment;
+  spec.working_directory = setup.order.working_directory;
+  spec.processors = setup.processors;
   spec.new_group = true;
   spec.kill_group_at_exit = true;
   spec.parent_death_signal = SIGTERM;
-  spec.inherited_descriptors = std::move(setup.descriptors);
+  spec.inherited_descriptors = setup.descriptors;
   spec.traceable = true;
   return spec;
 }
-
-}  // namespace
 
 Worker::Worker(asio::io_context& io, WorkerId id, WorkerHooks hooks)
     : io_(io), id_(id), hooks_(std::move(hooks)), kill_timer_(io), drain_timer_(io), background_timer_(io) {}
@@ -50,14 +50,15 @@ Worker::~Worker() {
   if (!error_file_.empty()) ::unlink(error_file_.c_str());
 }
 
-Result<std::unique_ptr<Worker>> Worker::start(asio::io_context& io, WorkerSetup setup, WorkerHooks hooks) {
+Result<std::unique_ptr<Worker>> Worker::start(asio::io_context& io, WorkerSetup setup, WorkerHooks hooks,
+                                              std::optional<ForkedChild> child) {
   auto worker = std::make_unique<Worker>(io, setup.order.worker, std::move(hooks));
-  const Status begun = worker->begin(std::move(setup));
+  const Status begun = worker->begin(std::move(setup), std::move(child));
   if (!begun) return begun.error();
   return worker;
 }
 
-Status Worker::begin(WorkerSetup setup) {
+Status Worker::begin(WorkerSetup setup, std::optional<ForkedChild> child) {
   socket_path_ = setup.socket_path;
   error_file_ = setup.error_file;
   slot_ = setup.order.slot;
@@ -71,7 +72,9 @@ Status Worker::begin(WorkerSetup setup) {
   if (!socket) return socket.error();
   socket_ = std::move(*socket);
   const bool in_background = setup.starts_in_background;
-  auto process = Process::spawn(io_, process_spec(setup), [this](ExitStatus status) { process_ended(status); });
+  const ProcessSpec spec = worker_process(setup);
+  const auto on_exit = [this](ExitStatus status) { process_ended(status); };
+  auto process = child ? Process::adopt(io_, std::move(*child), spec, on_exit) : Process::spawn(io_, spec, on_exit);
   if (!process) return process.error();
   process_ = std::move(*process);
   if (in_background) start_in_background();
@@ -94,7 +97,11 @@ void Worker::remember_error_line(const std::string& line) {
 }
 
 void Worker::report_fault(const std::string& fault) {
-  error_->add_line("elastictrain agent: worker " + to_string(id_) + " " + fault);
+  add_line("worker " + to_string(id_) + " " + fault);
+}
+
+void Worker::add_line(const std::string& text) {
+  error_->add_line("elastictrain agent: " + text);
   hooks_.on_output();
 }
 

@@ -11,6 +11,7 @@
 #include <deque>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "launcher/agent/output_pump.h"
@@ -33,6 +34,9 @@ struct WorkerSetup {
   bool starts_in_background = false;  // until it is ready, because others here train
 };
 
+// What is started for it.
+ProcessSpec worker_process(const WorkerSetup& setup);
+
 struct WorkerHooks {
   std::function<void(protocol::WorkerToAgent)> on_message;
   std::function<void()> on_output;                      // lines wait in take_output()
@@ -42,7 +46,9 @@ struct WorkerHooks {
 
 class Worker {
  public:
-  static Result<std::unique_ptr<Worker>> start(asio::io_context& io, WorkerSetup setup, WorkerHooks hooks);
+  // `child`: of the fork server, forked for this worker; otherwise its process is started.
+  static Result<std::unique_ptr<Worker>> start(asio::io_context& io, WorkerSetup setup, WorkerHooks hooks,
+                                               std::optional<ForkedChild> child = std::nullopt);
 
   WorkerId id() const { return id_; }
   std::uint32_t slot() const { return slot_; }
@@ -62,6 +68,8 @@ class Worker {
   void signal(int number) { process_->signal_group(number); }
   // TERM to the group now, KILL after the grace. A shorter grace shortens one that is running.
   void stop(std::chrono::milliseconds grace);
+  // A line of the agent's among those that the program writes to stderr.
+  void add_line(const std::string& text);
   // It is ready, so the others wait for it from now on.
   void end_background();
   // It has left: what its process still does takes no time from the others.
@@ -78,7 +86,7 @@ class Worker {
   ~Worker();
 
  private:
-  Status begin(WorkerSetup setup);
+  Status begin(WorkerSetup setup, std::optional<ForkedChild> child);
   void start_in_background();
   std::unique_ptr<OutputPump> make_pump(asio::posix::stream_descriptor pipe, bool is_stderr);
   void remember_error_line(const std::string& line);

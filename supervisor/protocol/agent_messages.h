@@ -37,6 +37,9 @@ struct AgentBootstrap {
   // The process of a worker that has left stays for this long, to be another worker; 0: it ends.
   std::uint64_t keep_warm_ms = 0;
   std::uint64_t keep_warm_percent = 0;  // of the host's memory that all these processes may hold together
+  // Python modules that a process of the host imports once, to be forked for each worker; none: there is no such process
+  std::vector<std::string> preload;
+  std::uint64_t preload_timeout_ms = 0;  // for the imports, and for a fork
 };
 
 // What the supervisor writes to an agent's stdin.

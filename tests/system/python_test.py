@@ -18,10 +18,12 @@ MAY_RAISE_PRIORITY = os.geteuid() == 0 or resource.getrlimit(13)[1] >= 20  # RLI
 PROGRAM = os.path.join(HERE, "python_program.py")
 
 
-def python_run(workers=(1, 2, 3), batch=8, **variables):
-    environment = {"PYTHONPATH": os.path.join(ROOT, "train", "python"), "PYTHONDONTWRITEBYTECODE": "1", **variables}
+def python_run(workers=(1, 2, 3), batch=8, preload=(), path="", **variables):
+    environment = {"PYTHONPATH": os.pathsep.join([os.path.join(ROOT, "train", "python"), path]), "PYTHONDONTWRITEBYTECODE": "1",
+                   **variables}
     batches = {"per_worker": batch} if batch else {"max_global": 0}
     config = job(workers=workers, command=[sys.executable, PROGRAM], batch=batches, audit={"every_steps": 1})
+    config["workers"]["preload"] = list(preload) or ["none"]
     return Run(config, environment=environment)
 
 
@@ -126,6 +128,59 @@ class Python(Case):
         os.mkdir(information)
         with open(os.path.join(information, "METADATA"), "w") as file:
             file.write(f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n")
+
+
+class Preload(Case):
+    """workers.preload: a module that writes a line each time that a process imports it."""
+
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.path, self.imports_file = folder.name, os.path.join(folder.name, "imports")
+        with open(os.path.join(folder.name, "preloaded.py"), "w") as file:
+            file.write(f"import os\nopen({self.imports_file!r}, 'a').write(f'{{os.getpid()}}\\n')\n")
+
+    def imports(self):
+        with open(self.imports_file) as file:
+            return [int(line) for line in file]
+
+    def start(self):
+        return python_run(preload=["preloaded"], path=self.path, ET_EPOCHS="10000")
+
+    def change_size(self, run, *sizes):
+        for size in sizes:
+            run.do("resize", run.name, size)
+            run.wait_size(size)
+            run.wait_more_steps(3)
+
+    def test_all_workers_of_a_host_are_forked_from_one_process_also_after_a_loss_and_a_takeover(self):
+        with self.start() as run:
+            run.wait_size(2)
+            self.change_size(run, 3)
+            victim = pids(run.status())[0]
+            os.kill(victim, signal.SIGKILL)
+            run.wait_status(lambda s: s.get("world_size") == 3 and victim not in pids(s), 60, "the replacement")
+            run.lose_supervisor()
+            run.resume()
+            run.wait_size(3)
+            self.change_size(run, 1, 3)
+            self.assertEqual(len(self.imports()), 1)
+            self.assertNotIn(self.imports()[0], started(run))
+            self.assert_stops_clean(run)
+            run.wait_no_processes()
+            self.assert_audit_clean(run)
+
+    def test_without_the_process_the_run_goes_on_and_says_why(self):
+        with self.start() as run:
+            before = run.wait_size(2)
+            os.kill(self.imports()[0], signal.SIGKILL)
+            self.change_size(run, 3)
+            self.assertEqual(pids(run.status())[:2], pids(before))
+            self.assertIn("no worker of this host is forked from a process that has imported preloaded: it ended by signal 9",
+                          run.text())
+            self.assert_stops_clean(run)
+            run.wait_no_processes()
+            self.assert_audit_clean(run)
 
 
 if __name__ == "__main__":

@@ -2,6 +2,7 @@
 killed, or are refused with a sentence."""
 
 import os
+import re
 import signal
 import tempfile
 import unittest
@@ -60,6 +61,20 @@ class Scripts(Case):
             self.assertEqual(run.wait(END_S), 1)
             run.wait_no_processes()
             self.assertIn("Start it with ELASTICTRAIN_ACCUMULATION=N", run.text())
+
+
+@unittest.skipIf(PYTHON is None, WHY_NOT)
+class Preload(Case):
+    def test_workers_that_share_an_import_have_seeds_and_threads_of_their_own(self):
+        script = os.path.join(os.path.dirname(__file__), "torch_preloaded.py")
+        for modules, place, threads in (("torch", "before", 2), ("none", "here", 1)):
+            with self.subTest(modules):
+                arguments = ["-n", "2", "--preload", modules, "-x", f"OMP_NUM_THREADS={threads}", "--", PYTHON, script]
+                with Run(arguments=arguments, environment={"PYTHONPATH": torch_python.PACKAGE}) as run:
+                    self.assertEqual(run.wait(END_S), 0, run.text()[-2000:])
+                    run.wait_no_processes()
+                    seeds = re.findall(rf"worker [01]: torch imported {place}, seed (\d+), {threads} threads", run.text())
+                    self.assertEqual(len(set(seeds)), 2, run.text())
 
 
 @unittest.skipIf(PYTHON is None, WHY_NOT)

@@ -6,6 +6,7 @@
 #include "cli/commands/dry_run.h"
 #include "cli/commands/run_flags.h"
 #include "cli/commands/run_parts.h"
+#include "cli/commands/preload_plan.h"
 #include "cli/commands/run_plan.h"
 #include "cli/commands/run_signals.h"
 
@@ -371,6 +372,46 @@ TEST_CASE("workers are bound where that is asked for, and the trainer's on GPUs 
   CHECK(shown("ELASTICTRAIN_CPU_BIND=gpu-numa\n"));
   config.workers.bind = BindChoice::kNone;
   CHECK_FALSE(shown("ELASTICTRAIN_CPU_BIND"));
+}
+
+TEST_CASE("modules are imported once on a host where that is asked for, and torch's for an unchanged script") {
+  using Modules = std::vector<std::string>;
+  RunConfig config = program();
+  config.command = {"python3", "train.py"};
+  CHECK(plan_of(config).preload.empty());
+  config.environment.set = {"ELASTICTRAIN_TORCH=1"};
+  CHECK(plan_of(config).preload == Modules{"torch", "elastictrain.torch"});
+  config.environment.set.clear();
+  config.command = {"python3", "-u", "-m", "elastictrain.torch", "ddp.py"};
+  CHECK(plan_of(config).preload == Modules{"torch", "elastictrain.torch"});
+  config.workers.preload = {"none"};
+  CHECK(plan_of(config).preload.empty());
+  config.workers.preload = {"numpy", "my.models"};
+  CHECK(plan_of(config).preload == Modules{"numpy", "my.models"});
+  config.workers.preload = {"numpy", "torch"};
+  CHECK(plan_of(config).preload == Modules{"numpy", "torch", "elastictrain.torch"});
+  config.workers.preload = {"auto"};
+  config.command = {"bash", "train.sh"};
+  CHECK(plan_of(config).preload.empty());
+}
+
+TEST_CASE("modules that no worker could get from a fork are refused") {
+  RunConfig config = program();
+  const auto refusal = [&] {
+    const auto plan = plan_preload(config, false);
+    return plan.ok() ? std::string() : plan.error().message;
+  };
+  config.workers.preload = {"torch"};
+  config.command = {"bash", "train.sh"};
+  CHECK(refusal() == "workers.preload: the command must be a Python interpreter with a script or -m MODULE");
+  config.command = {"python3", "train.py"};
+  CHECK(refusal().empty());
+  CHECK(plan_preload(config, true).error().message.find("MPI starts the processes") != std::string::npos);
+  config.workers.preload = {"none", "torch"};
+  CHECK(refusal() == "workers.preload: auto and none stand alone");
+  config.workers.preload = {"torch"};
+  config.use_trainer = true;
+  CHECK_FALSE(refusal().empty());
 }
 
 TEST_CASE("a dry run shows hosts, ranks, commands and environment, and starts nothing") {

@@ -1,0 +1,246 @@
+#include "launcher/agent/fork_server.h"
+
+#include <signal.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <array>
+#include <asio/error_code.hpp>
+#include <cerrno>
+#include <cstring>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <utility>
+
+#include "launcher/text.h"
+#include "supervisor/protocol/duration_text.h"
+
+namespace elastictrain::launcher {
+namespace {
+
+constexpr const char* kModule = "elastictrain._fork_server";
+constexpr std::size_t kMaxTextBytes = 4096;
+constexpr int kDescriptors = 5;
+
+struct SocketPair {
+  Fd own;
+  Fd other;
+};
+
+// Each message is read as it was written.
+Result<SocketPair> open_sockets() {
+  int ends[2];
+  if (::socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) != 0) {
+    return system_error("cannot make a socket", errno);
+  }
+  SocketPair pair;
+  pair.own.reset(ends[0]);
+  pair.other.reset(ends[1]);
+  return pair;
+}
+
+// A file in memory takes any length, which a message does not.
+Result<Fd> file_with(const std::string& text) {
+  Fd file(::memfd_create("request", MFD_CLOEXEC));
+  if (file.get() < 0) return system_error("cannot make a file in memory", errno);
+  for (std::size_t written = 0; written < text.size();) {
+    const ssize_t count = ::write(file.get(), text.data() + written, text.size() - written);
+    if (count < 0) return system_error("cannot write a file in memory", errno);
+    written += static_cast<std::size_t>(count);
+  }
+  return file;
+}
+
+Status send_descriptors(int channel, const std::array<int, kDescriptors>& descriptors) {
+  char byte = 'f';
+  iovec part{&byte, 1};
+  alignas(cmsghdr) std::array<char, CMSG_SPACE(sizeof descriptors)> control{};
+  msghdr message{};
+  message.msg_iov = &part;
+  message.msg_iovlen = 1;
+  message.msg_control = control.data();
+  message.msg_controllen = control.size();
+  cmsghdr* header = CMSG_FIRSTHDR(&message);
+  header->cmsg_level = SOL_SOCKET;
+  header->cmsg_type = SCM_RIGHTS;
+  header->cmsg_len = CMSG_LEN(sizeof descriptors);
+  std::memcpy(CMSG_DATA(header), descriptors.data(), sizeof descriptors);
+  const bool sent = ::sendmsg(channel, &message, MSG_NOSIGNAL | MSG_DONTWAIT) == 1;
+  return sent ? Status() : Status(system_error("cannot ask the fork server", errno));
+}
+
+// Empty: the other end is closed. Nothing: there is no message.
+std::optional<std::string> receive(int socket) {
+  std::string text(kMaxTextBytes, '\0');
+  const ssize_t count = ::recv(socket, text.data(), text.size(), MSG_DONTWAIT);
+  if (count < 0 && (errno == EAGAIN || errno == EINTR)) return std::nullopt;
+  text.resize(count < 0 ? 0 : static_cast<std::size_t>(count));
+  return text;
+}
+
+nlohmann::json to_json(const ProcessSpec& spec, const std::vector<std::string>& program) {
+  return {{"agent", ::getpid()},
+          {"program", program},
+          {"environment", spec.environment},
+          {"working_directory", spec.working_directory},
+          {"processors", spec.processors}};
+}
+
+// Null bytes and text that is no UTF-8 may stand in a variable; JSON holds only the latter, replaced.
+std::string text_of(const nlohmann::json& request) {
+  return request.dump(-1, ' ', true, nlohmann::json::error_handler_t::replace);
+}
+
+std::string how_it_ended(ExitStatus status) {
+  if (status.signal != 0) return "it ended by signal " + std::to_string(status.signal);
+  return "it ended with status " + std::to_string(status.exit_code);
+}
+
+}  // namespace
+
+ForkServer::ForkServer(asio::io_context& io, const ForkServerSetup& setup, Tell tell)
+    : io_(io),
+      tell_(std::move(tell)),
+      time_limit_(setup.time_limit),
+      modules_(join_with_commas(setup.modules)),
+      channel_(io),
+      answer_(io),
+      deadline_(io) {}
+
+ForkServer::~ForkServer() = default;
+
+Result<std::unique_ptr<ForkServer>> ForkServer::start(asio::io_context& io, const ForkServerSetup& setup, Tell tell) {
+  auto server = std::make_unique<ForkServer>(io, setup, std::move(tell));
+  if (const Status begun = server->begin(setup); !begun) return begun.error();
+  return server;
+}
+
+Status ForkServer::begin(const ForkServerSetup& setup) {
+  auto sockets = open_sockets();
+  if (!sockets) return sockets.error();
+  ProcessSpec spec;
+  spec.argv = setup.command.interpreter;
+  spec.argv.insert(spec.argv.end(), {"-m", kModule, std::to_string(sockets->other.get()), modules_, "--"});
+  spec.argv.insert(spec.argv.end(), setup.command.program.begin(), setup.command.program.end());
+  spec.environment = setup.environment;
+  spec.working_directory = setup.working_directory;
+  spec.standard_output = Stream::kNull;
+  spec.standard_error = Stream::kInherit;
+  spec.new_group = true;
+  spec.parent_death_signal = SIGKILL;
+  spec.inherited_descriptors = {sockets->other.get()};
+  auto process = Process::spawn(io_, spec, [this](ExitStatus status) { give_up(how_it_ended(status)); });
+  if (!process) return process.error();
+  process_ = std::move(*process);
+  channel_.assign(sockets->own.release());
+  watch_channel();
+  limit_wait("import " + modules_);
+  return {};
+}
+
+void ForkServer::fork(const ProcessSpec& spec, const std::vector<std::string>& program, Done done) {
+  auto streams = open_streams(spec);
+  if (!streams) return done(streams.error());
+  requests_.push_back({text_of(to_json(spec, program)), std::move(*streams), std::move(done)});
+  serve_next();
+}
+
+void ForkServer::watch_channel() {
+  channel_.async_wait(asio::posix::stream_descriptor::wait_read,
+                      [this, life = std::weak_ptr<char>(life_)](const asio::error_code& error) {
+                        if (!error && !life.expired()) channel_readable();
+                      });
+}
+
+void ForkServer::channel_readable() {
+  const auto text = receive(channel_.native_handle());
+  if (!text) return watch_channel();
+  if (text->empty()) return;  // its exit follows
+  if (text->front() == 'E') return give_up(text->substr(1));
+  deadline_.cancel();
+  state_ = State::kReady;
+  const auto spent = std::chrono::steady_clock::now() - begun_;
+  tell_.ready("imported " + modules_ + " in " +
+              protocol::duration_text(std::chrono::duration_cast<std::chrono::milliseconds>(spent)) +
+              "; workers of this host are forked from process " + std::to_string(pid()));
+  watch_channel();
+  serve_next();
+}
+
+void ForkServer::serve_next() {
+  while (state_ == State::kReady && !answer_.is_open() && !requests_.empty()) {
+    const Status sent = send(requests_.front());
+    if (sent) return;
+    const Done done = std::move(requests_.front().done);
+    requests_.pop_front();
+    done(sent.error());
+  }
+}
+
+Status ForkServer::send(Request& request) {
+  auto sockets = open_sockets();
+  if (!sockets) return sockets.error();
+  const auto file = file_with(request.text);
+  if (!file) return file.error();
+  const auto& streams = request.streams.child;
+  const Status sent = send_descriptors(channel_.native_handle(), {file->get(), streams[0].get(), streams[1].get(),
+                                                                  streams[2].get(), sockets->other.get()});
+  if (!sent) return sent;
+  for (Fd& stream : request.streams.child) stream.reset(-1);
+  answer_.assign(sockets->own.release());
+  watch_answer();
+  limit_wait("fork a worker");
+  return {};
+}
+
+void ForkServer::watch_answer() {
+  answer_.async_wait(asio::posix::stream_descriptor::wait_read,
+                     [this, life = std::weak_ptr<char>(life_)](const asio::error_code& error) {
+                       if (!error && !life.expired()) answered();
+                     });
+}
+
+void ForkServer::answered() {
+  const auto text = receive(answer_.native_handle());
+  if (!text) return watch_answer();
+  deadline_.cancel();
+  Request request = std::move(requests_.front());
+  requests_.pop_front();
+  Fd own(answer_.release());
+  const bool is_forked = !text->empty() && text->find_first_not_of("0123456789") == std::string::npos;
+  const std::string problem = text->empty() ? "it ended before it ran" : text->substr(1);
+  // Its worker begins before the next one is forked; `this` may be gone then.
+  const std::weak_ptr<char> life = life_;
+  if (is_forked) {
+    request.done(ForkedChild{static_cast<pid_t>(std::stol(*text)), std::move(request.streams), std::move(own)});
+  } else {
+    request.done(Error{ErrorCode::kIo, "this worker could not be forked and imports by itself: " + problem});
+  }
+  if (!life.expired()) serve_next();
+}
+
+void ForkServer::limit_wait(const std::string& what) {
+  deadline_.expires_after(time_limit_);
+  deadline_.async_wait([this, what, life = std::weak_ptr<char>(life_)](const asio::error_code& error) {
+    const bool is_due = !error && !life.expired() && std::chrono::steady_clock::now() >= deadline_.expiry();
+    if (is_due) give_up("it did not " + what + " within " + protocol::duration_text(time_limit_));
+  });
+}
+
+// The requests are answered last: what they call may end this object.
+void ForkServer::give_up(const std::string& reason) {
+  if (std::exchange(state_, State::kEnded) == State::kEnded) return;
+  deadline_.cancel();
+  asio::error_code ignored;
+  channel_.close(ignored);
+  answer_.close(ignored);
+  process_->signal(SIGKILL);
+  tell_.given_up("workers.preload: no worker of this host is forked from a process that has imported " + modules_ +
+                 ": " + reason + ". Each imports by itself");
+  std::deque<Request> left = std::move(requests_);
+  requests_.clear();
+  for (Request& request : left) request.done(Error{ErrorCode::kUnavailable, reason});
+}
+
+}  // namespace elastictrain::launcher
