@@ -301,8 +301,8 @@ def live_slices(repetitions):
 
 
 def pack(slots, verdict, seconds, factor=1):
-    """Steps of two jobs within so many seconds: on one slot, once the pair has had its verdict, or on two; and the decisions
-    about the pair."""
+    """Steps of two jobs within so many seconds: on one slot, once the pair has had its verdict (and has parted, if it is undone:
+    until then each has one slow step to end), or on two; the decisions about the pair; and the seconds until it had parted."""
     names, slice_s = ["job-0", "job-1"], 5
     contention = Contention(factor)
     with Case() as case:
@@ -316,20 +316,25 @@ def pack(slots, verdict, seconds, factor=1):
             about = lambda: [share["why"] for record in jobs.cluster.journal("decided") for share in record["shares"]
                              if "packing_" in share["why"] and share.get("before") is not None]
             wait_until(lambda: not verdict or any(verdict in why for why in about()), 240, f"a pair: {verdict}")
+            decided = time.monotonic()
+            if verdict == "packing_undone":
+                wait_until(lambda: not any(job["beside"] for job in jobs.cluster.queue()["jobs"]), 60, "the pair to part", 0.05)
+            parting_s = time.monotonic() - decided
             steps = steps_in(jobs, names, seconds)
             jobs.cluster.assert_slots_used_once()
-            return steps, about()
+            return steps, about(), parting_s
         finally:
             contention.stop()
 
 
 def packing(repetitions):
     """A pair that gains (compute that sleeps) and one that loses (5 times slower together) on one slot."""
-    seconds, gains, losses, looks = 60, [], [], []
+    seconds, gains, losses, looks, partings = 60, [], [], [], []
     for _ in range(max(1, repetitions)):
-        both, _ = pack(2, "", seconds)
-        kept, _ = pack(1, "packing_kept", seconds)
-        undone, about = pack(1, "packing_undone", seconds, 5)
+        both, _, _ = pack(2, "", seconds)
+        kept, _, _ = pack(1, "packing_kept", seconds)
+        undone, about, parting_s = pack(1, "packing_undone", seconds, 5)
+        partings.append(parting_s)
         gains.append(100 * kept / both)
         losses.append(100 * undone / (both / 2))
         looks.append(int(next(why for why in about if "undone" in why).split("look ")[1].split()[0].strip(";,")))
@@ -337,7 +342,8 @@ def packing(repetitions):
                         f"of the steps of the same jobs on a slot each: {rows.spread(gains)}; kept, {seconds} s each")
     yield rows.below("packing/looks", max(looks), "looks", 3, "until the pair that loses is undone")
     yield rows.at_least("packing/loses", statistics.median(losses), "%", 98,
-                        f"of the steps of one job alone: {rows.spread(losses)}; undone, turns of 5 s in memory")
+                        f"of the steps of one job alone: {rows.spread(losses)}; undone, turns of 5 s in memory, from "
+                        f"{rows.spread(partings)} s after the decision on, when the pair has parted")
 
 
 def until_feedback_s(policy, count, slots, **settings):

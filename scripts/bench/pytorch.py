@@ -32,8 +32,10 @@ def environment():
 
 
 def resnet_job(python, workers):
-    return job(workers=workers, command=[python, os.path.join(torchrun.PEER, "elastic_resnet.py")], batch={"per_worker": 32},
-               audit={"every_steps": 0}, failures={"max_crashes": 1000})
+    config = job(workers=workers, command=[python, os.path.join(torchrun.PEER, "elastic_resnet.py")], batch={"per_worker": 32},
+                 audit={"every_steps": 0}, failures={"max_crashes": 1000})
+    config["workers"]["preload"] = ["torch"]
+    return config
 
 
 # --- Steps a second
@@ -42,8 +44,10 @@ def torch_steps(repetitions):
     python = torchrun.python_with_torch()
     launcher = [BINARY, "run", "-n", "2", "--"]
     plain = os.path.join(torchrun.PEER, "ddp_resnet.py")
+    torchrun_line = [python, "-m", "torch.distributed.run", "--standalone", "--nproc_per_node=2", plain]
     variants = {
-        "torchrun": [python, "-m", "torch.distributed.run", "--standalone", "--nproc_per_node=2", plain],
+        "torchrun": torchrun_line,
+        "no-exchange": ["env", "ET_ALONE=1", *torchrun_line],
         "two-lines": [*launcher, python, os.path.join(torchrun.PEER, "elastic_resnet.py")],
         "unmodified": [*launcher, python, "-m", "elastictrain.torch", plain],
     }
@@ -53,6 +57,10 @@ def torch_steps(repetitions):
             rates[name].append(steps_per_s(argv))
     theirs = statistics.median(rates["torchrun"])
     yield rows.Row("torch-steps/torchrun", theirs, "steps/s", "", None, f"{rows.spread(rates['torchrun'], 2)}, DDP over Gloo")
+    ratios = [most / other for most, other in zip(rates["no-exchange"], rates["torchrun"])]
+    yield rows.Row("torch-steps/no-exchange", statistics.median(ratios), "times", "", None,
+                   f"ratio of each pair {rows.spread(ratios, 2)}; {rows.spread(rates['no-exchange'], 2)} steps/s; the same "
+                   "program that averages nothing: more is not possible")
     ratios = [own / other for own, other in zip(rates["two-lines"], rates["torchrun"])]
     yield rows.at_least("torch-steps/two-lines", statistics.median(ratios), "times", 1.4,
                         f"ratio of each pair {rows.spread(ratios, 2)}; {rows.spread(rates['two-lines'], 2)} steps/s; 2 workers "

@@ -89,6 +89,7 @@ def result_of(model, data, seed, changes):
     program = [python, os.path.join(torchrun.PEER, "accuracy.py"), model, data]
     batch = {"per_worker": GLOBAL_BATCH, "max_global": GLOBAL_BATCH, "at_limit": "split"}
     config = job(workers=(1, 2, 3), command=program, batch=batch)
+    config["workers"]["preload"] = ["torch"]  # more changes take place before the end
     choice, size, done = random.Random(seed), 2, 0
     with Run(config, environment={**pytorch.environment(), "ET_SEED": str(seed)}) as run:
         run.wait_size(2, 120)

@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """ResNet-18 with plain DDP, as torch's documentation shows it. Each completed step is a line of JSON in
-$RUN_DIR/steps-<pid>.jsonl, if that is set: {"t": s on CLOCK_MONOTONIC, "step": N, "world": W, "pid": …}."""
+$RUN_DIR/steps-<pid>.jsonl, if that is set: {"t": s on CLOCK_MONOTONIC, "step": N, "world": W, "pid": …}. With ET_ALONE
+nothing is averaged: what the workers' own work allows at most."""
 
 import json
 import os
@@ -23,7 +24,7 @@ def main():
     dataset = RandomImages()
     sampler = DistributedSampler(dataset)
     loader = DataLoader(dataset, batch_size=32, sampler=sampler)
-    model = DistributedDataParallel(resnet18())
+    model = resnet18() if "ET_ALONE" in os.environ else DistributedDataParallel(resnet18())
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
     loss_of = nn.CrossEntropyLoss()
     log = open(os.path.join(os.environ["RUN_DIR"], f"steps-{os.getpid()}.jsonl"), "a", buffering=1) \
