@@ -22,6 +22,7 @@ namespace {
 constexpr const char* kModule = "elastictrain._fork_server";
 constexpr std::size_t kMaxTextBytes = 4096;
 constexpr int kDescriptors = 5;
+constexpr std::chrono::milliseconds kDrainTime{500};
 
 struct SocketPair {
   Fd own;
@@ -126,13 +127,20 @@ Status ForkServer::begin(const ForkServerSetup& setup) {
   spec.environment = setup.environment;
   spec.working_directory = setup.working_directory;
   spec.standard_output = Stream::kNull;
-  spec.standard_error = Stream::kInherit;
   spec.new_group = true;
   spec.parent_death_signal = SIGKILL;
   spec.inherited_descriptors = {sockets->other.get()};
-  auto process = Process::spawn(io_, spec, [this](ExitStatus status) { give_up(how_it_ended(status)); });
+  auto process = Process::spawn(io_, spec, [this](ExitStatus status) { ended(status); });
   if (!process) return process.error();
   process_ = std::move(*process);
+  OutputPump::Handlers handlers;
+  handlers.on_line = [this](const std::string& line) {
+    last_line_ = line;
+    tell_.said(line);
+  };
+  handlers.on_pending = [this] { (void)error_->buffer().take(kMaxTextBytes); };
+  handlers.on_end = [this] { error_ended(); };
+  error_ = std::make_unique<OutputPump>(io_, std::move(process_->error()), std::move(handlers));
   channel_.assign(sockets->own.release());
   watch_channel();
   limit_wait("import " + modules_);
@@ -161,9 +169,9 @@ void ForkServer::channel_readable() {
   deadline_.cancel();
   state_ = State::kReady;
   const auto spent = std::chrono::steady_clock::now() - begun_;
-  tell_.ready("imported " + modules_ + " in " +
-              protocol::duration_text(std::chrono::duration_cast<std::chrono::milliseconds>(spent)) +
-              "; workers of this host are forked from process " + std::to_string(pid()));
+  tell_.said("imported " + modules_ + " in " +
+             protocol::duration_text(std::chrono::duration_cast<std::chrono::milliseconds>(spent)) +
+             "; workers of this host are forked from process " + std::to_string(pid()));
   watch_channel();
   serve_next();
 }
@@ -226,6 +234,20 @@ void ForkServer::limit_wait(const std::string& what) {
     const bool is_due = !error && !life.expired() && std::chrono::steady_clock::now() >= deadline_.expiry();
     if (is_due) give_up("it did not " + what + " within " + protocol::duration_text(time_limit_));
   });
+}
+
+// What it wrote last may say why. A process that it has started may hold the pipe open.
+void ForkServer::ended(ExitStatus status) {
+  how_ended_ = how_it_ended(status);
+  if (error_->ended()) return error_ended();
+  deadline_.expires_after(kDrainTime);
+  deadline_.async_wait([this, life = std::weak_ptr<char>(life_)](const asio::error_code& error) {
+    if (!error && !life.expired()) error_ended();
+  });
+}
+
+void ForkServer::error_ended() {
+  if (!how_ended_.empty()) give_up(how_ended_ + (last_line_.empty() ? "" : " (" + last_line_ + ")"));
 }
 
 // The requests are answered last: what they call may end this object.

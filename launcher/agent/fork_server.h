@@ -19,6 +19,7 @@
 #include <string>
 #include <vector>
 
+#include "launcher/agent/output_pump.h"
 #include "launcher/process/process.h"
 #include "launcher/python_command.h"
 
@@ -36,7 +37,7 @@ class ForkServer {
  public:
   using Done = std::function<void(Result<ForkedChild>)>;
   struct Tell {
-    std::function<void(const std::string&)> ready;
+    std::function<void(const std::string&)> said;      // that it is ready; each line that it writes
     std::function<void(const std::string&)> given_up;  // once; before its requests are answered
   };
 
@@ -66,6 +67,8 @@ class ForkServer {
   void watch_answer();
   void answered();
   void limit_wait(const std::string& what);
+  void ended(ExitStatus status);
+  void error_ended();
   void give_up(const std::string& reason);
 
   asio::io_context& io_;
@@ -75,6 +78,9 @@ class ForkServer {
   const std::chrono::steady_clock::time_point begun_ = std::chrono::steady_clock::now();
   State state_ = State::kImporting;
   std::unique_ptr<Process> process_;
+  std::unique_ptr<OutputPump> error_;
+  std::string last_line_;  // that it wrote
+  std::string how_ended_;  // empty: it runs
   asio::posix::stream_descriptor channel_;
   asio::posix::stream_descriptor answer_;  // of the first request, if it was sent
   asio::steady_timer deadline_;

@@ -97,11 +97,13 @@ void Worker::remember_error_line(const std::string& line) {
 }
 
 void Worker::report_fault(const std::string& fault) {
-  add_line("worker " + to_string(id_) + " " + fault);
+  error_->add_line("elastictrain agent: worker " + to_string(id_) + " " + fault);
+  hooks_.on_output();
 }
 
+// It is no word of the program, so not why it may end.
 void Worker::add_line(const std::string& text) {
-  error_->add_line("elastictrain agent: " + text);
+  error_->buffer().push("elastictrain agent: " + text);
   hooks_.on_output();
 }
 

@@ -38,9 +38,20 @@ class Threads(unittest.TestCase):
 
 
 class Paths(unittest.TestCase):
+    def path(self, program, **flags):
+        interpreter = types.SimpleNamespace(path=["of the server", "library"],
+                                            flags=types.SimpleNamespace(**{"isolated": 0, "safe_path": False, **flags}))
+        with mock.patch.object(_fork_server, "sys", interpreter):
+            _fork_server._put_first_into_path(program)
+        return interpreter.path
+
     def test_the_first_place_for_imports_is_that_of_the_program(self):
-        self.assertEqual(_fork_server._first_path(["-m", "package.train"]), os.getcwd())
-        self.assertEqual(_fork_server._first_path([__file__, "--epochs", "1"]), os.path.dirname(os.path.realpath(__file__)))
+        self.assertEqual(self.path(["-m", "package.train"]), [os.getcwd(), "library"])
+        self.assertEqual(self.path([__file__, "--epochs", "1"]), [os.path.dirname(os.path.realpath(__file__)), "library"])
+
+    def test_an_interpreter_that_adds_none_keeps_what_it_has(self):
+        for flag in ("isolated", "safe_path"):
+            self.assertEqual(self.path(["train.py"], **{flag: True}), ["of the server", "library"])
 
 
 class Imports(unittest.TestCase):

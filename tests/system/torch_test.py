@@ -18,13 +18,16 @@ import torch_python  # noqa: E402
 
 PYTHON, WHY_NOT = torch_python.find()
 PROGRAM = os.path.join(HERE, "torch_program.py")
-START_S = 600  # until new workers take part: torch is slow to import beside other work
+START_S = 600  # until new workers take part: torch is slow to import beside other work, with PRELOAD once in a run
+PRELOAD = "torch"
 END_S = 400  # of a run
 
 
-def torch_job(workers=(1, 2, 4), program=(PROGRAM,), **sections):
-    return job(workers=workers, command=[PYTHON, *program], batch={"per_worker": 32}, audit={"every_steps": 1},
-               timeouts={"ready_ms": 1000 * START_S, "start_ms": 1000 * START_S}, **sections)
+def torch_job(workers=(1, 2, 4), program=(PROGRAM,), preload=PRELOAD, **sections):
+    config = job(workers=workers, command=[PYTHON, *program], batch={"per_worker": 32}, audit={"every_steps": 1},
+                 timeouts={"ready_ms": 1000 * START_S, "start_ms": 1000 * START_S}, **sections)
+    config["workers"].update(preload=[preload], preload_timeout_ms=1000 * START_S)
+    return config
 
 
 def torch_run(config, **variables):
@@ -52,8 +55,8 @@ def go_through_changes(case, run):
 
 @unittest.skipIf(PYTHON is None, WHY_NOT)
 class Changes(Case):
-    def changed(self, **variables):
-        with torch_run(torch_job(), ET_EPOCHS=14, **variables) as run:
+    def changed(self, preload=PRELOAD, **variables):
+        with torch_run(torch_job(preload=preload), ET_EPOCHS=14, **variables) as run:
             go_through_changes(self, run)
             self.assertEqual(run.text().count("rate 0.000000"), 3, "each worker is at the scheduler's end")
             accuracies = [float(note["value"]) for note in run.events("note", key="accuracy")]
@@ -62,6 +65,9 @@ class Changes(Case):
 
     def test_every_sample_counts_once_and_all_states_are_equal(self):
         self.changed()
+
+    def test_each_worker_may_import_torch_by_itself(self):
+        self.changed(preload="none")
 
     def test_with_loader_processes(self):
         notes = self.changed(ET_LOADERS=2)
@@ -151,7 +157,8 @@ class Losses(Case):
             with self.subTest(start), torch_run(torch_job((1, 2, 2)), ET_EPOCHS=6, ET_FAULT="loader", ET_LOADERS=2,
                                                 ET_START=start) as run:
                 self.survives_one_loss(run)
-                self.assertIn("DataLoader worker", run.text())
+                # The worker may read from the process's socket in that moment.
+                self.assertRegex(run.text(), "DataLoader worker|ConnectionResetError")
 
     def survives_one_loss(self, run):
         self.assertEqual(run.wait(END_S), 0, run.text()[-2000:])

@@ -125,6 +125,28 @@ TEST_CASE("a module runs as the interpreter would run it, and what fails says an
   CHECK(lab.prints("can't open file", missing, true));
 }
 
+TEST_CASE("a worker may start processes by each method of multiprocessing") {
+  Preload lab;
+  lab.script(R"(import multiprocessing, sys
+
+def child(queue):
+    queue.put((__name__, "preloaded" in sys.modules))
+
+if __name__ == "__main__":
+    for method in ("fork", "spawn", "forkserver"):
+        context = multiprocessing.get_context(method)
+        queue = context.Queue()
+        process = context.Process(target=child, args=(queue,))
+        process.start()
+        print(method, queue.get(timeout=60))
+        process.join()
+)");
+  CHECK(lab.lab.await_exit().exit_code == 0);
+  CHECK(lab.prints("fork ('__main__', True)"));
+  CHECK(lab.prints("spawn ('__mp_main__', False)"));
+  CHECK(lab.prints("forkserver ('__mp_main__', False)"));
+}
+
 TEST_CASE("a signal to a forked worker reaches its group, and its end is reported with it") {
   Preload lab;
   lab.script("import os, time\nif os.fork() == 0:\n    time.sleep(600)\n" + std::string(kWaits));
@@ -160,6 +182,7 @@ TEST_CASE("without a usable fork server workers start by themselves, and the fir
        "importing preloaded started a thread (poller)", 30'000},
       {"import time\ntime.sleep(600)\n", "did not import preloaded within", 300},
       {"import os\nos._exit(5)\n", "it ended with status 5", 30'000},
+      {"import os\nos.write(2, b'no license')\nos._exit(5)\n", "it ended with status 5 (no license)", 30'000},
   };
   for (const Example& example : examples) {
     CAPTURE(example.reason);
@@ -168,6 +191,7 @@ TEST_CASE("without a usable fork server workers start by themselves, and the fir
     CHECK(lab.lab.await_exit().exit_code == 0);
     CHECK(lab.prints("started"));
     CHECK(lab.prints(example.reason, kWorker, true));
+    CHECK(lab.lab.await_exit().last_error_lines.empty());
     lab.script("print('again')\n", kOther);
     CHECK(lab.lab.await_exit(kOther).exit_code == 0);
     CHECK(lab.lab.supervisor.lines(0, kOther, true).empty());

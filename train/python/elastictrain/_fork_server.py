@@ -39,7 +39,7 @@ def main() -> None:
     channel = socket.socket(fileno=int(sys.argv[1]))
     modules, program = sys.argv[2].split(","), sys.argv[4:]
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    sys.path[0] = _first_path(program)
+    _put_first_into_path(program)
     try:
         _import(modules)
     except Refused as reason:
@@ -51,9 +51,11 @@ def main() -> None:
     _serve(channel)
 
 
-def _first_path(program: List[str]) -> str:
-    """What Python puts first into sys.path for this program."""
-    return os.getcwd() if program[:1] == ["-m"] else os.path.dirname(os.path.realpath(program[0]))
+def _put_first_into_path(program: List[str]) -> None:
+    """Into sys.path what Python puts there for this program; nothing with its options -I and -P."""
+    if not sys.flags.isolated and not getattr(sys.flags, "safe_path", False):
+        is_module = program[:1] == ["-m"]
+        sys.path[0] = os.getcwd() if is_module else os.path.dirname(os.path.realpath(program[0]))
 
 
 def _import(modules: List[str]) -> None:
@@ -197,7 +199,6 @@ def _run(program: List[str]) -> None:
 
 
 def _run_file(path: str, module: types.ModuleType) -> None:
-    sys.path[0] = os.path.dirname(os.path.realpath(path))
     if os.path.isdir(path):
         runpy.run_path(path, run_name="__main__")
         return
