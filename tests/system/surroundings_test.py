@@ -108,8 +108,8 @@ class Surroundings(Case):
                      ["cluster", self.write_as("cluster.toml", f"name = {json.dumps(evil)}\n")]]
         for words in commands:
             with self.subTest(command=words[0]):
-                done = subprocess.run([BINARY, *words], env=self.environment, capture_output=True, text=True, timeout=120,
-                                      stdin=subprocess.DEVNULL)
+                done = subprocess.run([BINARY, *words], cwd=self.directory, env=self.environment, capture_output=True, text=True,
+                                      timeout=120, stdin=subprocess.DEVNULL)
                 said = done.stdout + done.stderr
                 self.assertNotRegex(said, "[\x00-\x08\x0b-\x1f\x7f\u0080-\u009f\u202a-\u202e]")
                 if words[0] == "run" and "-n" in words:
