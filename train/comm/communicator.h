@@ -60,6 +60,9 @@ struct ReduceOptions {
   // As long as the data, or empty. When the call returns, also with an error, it holds this rank's input from before
   // the call, so that the same all-reduce can be repeated in another generation.
   std::span<float> keep;
+  // Of the program's values from which the data were widened. Ranks that pass different ones get an error: each would
+  // round the same sum in its own way.
+  Element element = Element::kFloat32;
 };
 
 struct ReduceStats {

@@ -73,7 +73,7 @@ Status HybridCommunicator::all_reduce(std::span<float> data, const ReduceOptions
   if (!options.keep.empty() && options.keep.size() != data.size()) {
     return settle(Error{ErrorCode::kInvalid, "all_reduce: `keep` must be empty or as long as the data"});
   }
-  const ReduceVector vector(data, options.lane, options.scale, options.keep);
+  const ReduceVector vector(data, options.lane, options.scale, options.keep, options.element);
   if (auto status = usable(); !status) {
     vector.keep_all();
     return status;

@@ -2,6 +2,8 @@
 
 #include <sched.h>
 
+#include "train/comm/operation_kind.h"
+
 namespace elastictrain::comm {
 namespace {
 
@@ -35,11 +37,12 @@ std::optional<LinkHeader> Link::peek_header() {
 
 Status check_link_header(const LinkHeader& mine, const LinkHeader& theirs, std::uint32_t peer) {
   if (mine == theirs) return {};
-  return Error{ErrorCode::kInvalid, "ranks disagree about a collective operation: here number " +
-                                        std::to_string(mine.sequence) + " with " + std::to_string(mine.bytes) +
-                                        " bytes, at rank " + std::to_string(peer) + " number " +
-                                        std::to_string(theirs.sequence) + " with " + std::to_string(theirs.bytes) +
-                                        " bytes. Call the same operations with the same sizes on all ranks."};
+  return Error{ErrorCode::kInvalid,
+               "ranks disagree about a collective operation: here number " + std::to_string(mine.sequence) + " with " +
+                   std::to_string(mine.bytes) + " bytes, at rank " + std::to_string(peer) + " number " +
+                   std::to_string(theirs.sequence) + " with " + std::to_string(theirs.bytes) + " bytes." +
+                   kinds_text(static_cast<char>(mine.kind), static_cast<char>(theirs.kind)) +
+                   " Call the same operations with the same sizes on all ranks."};
 }
 
 Status LinkWait::pause(std::span<const pollfd> interests) {

@@ -65,8 +65,9 @@ class Pieces {
 class ReduceVector {
  public:
   // `keep`: as long as the data, or empty.
-  ReduceVector(std::span<float> data, std::span<float> lane, float scale, std::span<float> keep = {})
-      : data_(data), lane_(lane), keep_(keep), scale_(scale) {}
+  ReduceVector(std::span<float> data, std::span<float> lane, float scale, std::span<float> keep = {},
+               Element element = Element::kFloat32)
+      : data_(data), lane_(lane), keep_(keep), scale_(scale), element_(element) {}
 
   struct Run {
     float* values = nullptr;
@@ -82,6 +83,7 @@ class ReduceVector {
   };
 
   std::size_t size() const { return data_.size() + lane_.size(); }
+  Element element() const { return element_; }
 
   Run run(std::size_t position, std::size_t max) const {
     if (position < data_.size()) {
@@ -110,7 +112,7 @@ class ReduceVector {
   void keep_all() const { keep(0, data_.size()); }
 
   // The view after a first reduction, which must not be scaled or kept again.
-  ReduceVector reduced() const { return {data_, lane_, 1.0F}; }
+  ReduceVector reduced() const { return {data_, lane_, 1.0F, {}, element_}; }
 
   // The part [begin, end) as a vector of its own.
   ReduceVector slice(std::size_t begin, std::size_t end) const {
@@ -120,7 +122,7 @@ class ReduceVector {
     const auto lane_end = end - data_end;
     const auto keep = keep_.empty() ? keep_ : keep_.subspan(data_begin, data_end - data_begin);
     return {data_.subspan(data_begin, data_end - data_begin), lane_.subspan(lane_begin, lane_end - lane_begin), scale_,
-            keep};
+            keep, element_};
   }
 
   Pieces bytes() const {
@@ -135,6 +137,7 @@ class ReduceVector {
   std::span<float> lane_;
   std::span<float> keep_;
   float scale_;
+  Element element_;
 };
 
 // Divides `total` elements into `parts` of nearly equal size, on cache-line boundaries: the begin of part `index`.

@@ -6,6 +6,7 @@
 #include <cstring>
 
 #include "train/comm/kernels.h"
+#include "train/comm/operation_kind.h"
 #include "train/comm/peer_credentials.h"
 
 namespace elastictrain::comm {
@@ -107,16 +108,18 @@ Status ShmGroup::check_header(std::size_t rank) const {
 }
 
 Status ShmGroup::mismatch(std::size_t rank, const ChunkHeader& theirs) const {
-  return Error{ErrorCode::kInvalid,
-               "ranks disagree about a collective operation: here number " + std::to_string(current_.operation >> 8) +
-                   " with " + std::to_string(current_.bytes) + " bytes, at local rank " + std::to_string(rank) +
-                   " number " + std::to_string(theirs.operation >> 8) + " with " + std::to_string(theirs.bytes) +
-                   " bytes. Call the same operations with the same sizes on all ranks."};
+  return Error{
+      ErrorCode::kInvalid,
+      "ranks disagree about a collective operation: here number " + std::to_string(current_.operation >> 8) + " with " +
+          std::to_string(current_.bytes) + " bytes, at local rank " + std::to_string(rank) + " number " +
+          std::to_string(theirs.operation >> 8) + " with " + std::to_string(theirs.bytes) + " bytes." +
+          kinds_text(static_cast<char>(current_.operation & 0xff), static_cast<char>(theirs.operation & 0xff)) +
+          " Call the same operations with the same sizes on all ranks."};
 }
 
 Status ShmGroup::all_reduce(const ReduceVector& vector, ReduceStats* stats) {
   const std::size_t bytes = vector.size() * sizeof(float);
-  begin_operation('a', bytes);
+  begin_operation(kind_of_sum(vector.element()), bytes);
   shared_bytes_ += bytes;
   return bytes <= kSmallBytes ? all_reduce_small(vector, stats) : all_reduce_large(vector, stats);
 }
@@ -145,7 +148,7 @@ Status ShmGroup::share(std::span<const Pieces> blocks) {
     longest = std::max(longest, block.size());
     total += block.size();
   }
-  begin_operation('s', total);
+  begin_operation(kShareKind, total);
   shared_bytes_ += total;
   std::size_t offset = 0;
   do {

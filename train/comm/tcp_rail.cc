@@ -8,6 +8,7 @@
 
 #include "train/comm/block_work.h"
 #include "train/comm/kernels.h"
+#include "train/comm/operation_kind.h"
 #include "train/comm/ring_stream.h"
 #include "train/comm/round_trip.h"
 
@@ -136,7 +137,7 @@ void TcpRail::use_trees(const TreePlan& plan) {
 
 Status TcpRail::all_reduce(const ReduceVector& vector, ReduceStats* stats) {
   const std::size_t bytes = vector.size() * sizeof(float);
-  begin_operation('a', bytes);
+  begin_operation(kind_of_sum(vector.element()), bytes);
   if (!trees_.empty()) return all_reduce_trees(vector, stats);
   const bool small =
       algorithm_ == Algorithm::kTree || (algorithm_ == Algorithm::kAuto && bytes <= small_bytes(members_.size()));
@@ -157,7 +158,7 @@ Status TcpRail::all_reduce_ring(const ReduceVector& vector, ReduceStats* stats) 
 Status TcpRail::share(std::span<const Pieces> blocks) {
   std::uint64_t total = 0;
   for (const auto& block : blocks) total += block.size();
-  begin_operation('s', total);
+  begin_operation(kShareKind, total);
   if (!trees_.empty()) return share_trees(blocks);
   const std::size_t size = members_.size();
   ShareWork work(blocks);

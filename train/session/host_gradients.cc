@@ -42,7 +42,7 @@ Status HostGradients::reduce(OpenStep& step, Bucket& bucket) {
 }
 
 Status HostGradients::sum(OpenStep& step, Bucket& bucket) {
-  comm::ReduceOptions options{.want_norms = step.wants_norm};
+  comm::ReduceOptions options{.want_norms = step.wants_norm, .element = bucket.element};
   prepare_input(step, bucket, options);
   if (!std::exchange(step.lane_sent, true)) options.lane = lane_.fill();
   if (step.wants_variance) square_into(bucket);

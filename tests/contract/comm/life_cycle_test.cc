@@ -42,6 +42,25 @@ TEST_CASE("ranks that pass different sizes get an error, all of them, and the co
   }
 }
 
+TEST_CASE("ranks that sum values of different types get an error") {
+  for (const auto& shape : shapes_of_several()) {
+    for (const std::size_t count : {100, 500'000}) {
+      CAPTURE(shape.name);
+      World world(shape);
+      const auto all = statuses(world, [&](Communicator& comm) {
+        std::vector<float> data(count);
+        return comm.all_reduce(data, {.element = comm.rank() == 1 ? Element::kFloat16 : Element::kFloat32});
+      });
+      bool is_named = false;
+      for (const auto& status : all) {
+        REQUIRE_FALSE(status.ok());
+        is_named = is_named || status.error().message.find("a sum of float16") != std::string::npos;
+      }
+      CHECK(is_named);
+    }
+  }
+}
+
 TEST_CASE("ranks that call different operations get an error") {
   for (const auto& shape : shapes_of_several()) {
     CAPTURE(shape.name);

@@ -24,8 +24,8 @@ MpiChannel::~MpiChannel() {
   abandon();
 }
 
-void MpiChannel::begin(MpiOperation operation, std::uint64_t size) {
-  call_ = {operation, operation == MpiOperation::kSend ? 0 : ++collectives_, size};
+void MpiChannel::begin(MpiOperation operation, std::uint64_t size, Element element) {
+  call_ = {operation, element, operation == MpiOperation::kSend ? 0 : ++collectives_, size};
   rests_ = 0;
 }
 
@@ -73,7 +73,7 @@ Result<MpiMessagePtr> MpiChannel::poll() {
 Status MpiChannel::check(const MpiMessage& message, std::size_t bytes, std::uint32_t from) const {
   if (bytes >= MpiMessage::kHeaderBytes && message.bytes().size() == bytes && message.header.call == call_) return {};
   return Error{ErrorCode::kInvalid, "rank " + std::to_string(from) +
-                                        " runs another operation, or one of another size, than rank " +
+                                        " runs another operation, or one of another size or type, than rank " +
                                         std::to_string(rank_)};
 }
 

@@ -28,7 +28,7 @@ class MpiChannel {
   MpiChannel& operator=(const MpiChannel&) = delete;
 
   // The operation that all later messages belong to.
-  void begin(MpiOperation operation, std::uint64_t size);
+  void begin(MpiOperation operation, std::uint64_t size, Element element = Element::kFloat32);
   MpiMessagePtr fresh();
   void recycle(MpiMessagePtr message) { free_.push_back(std::move(message)); }
 

@@ -7,13 +7,16 @@
 #include <cstdint>
 #include <span>
 
+#include "train/comm/communicator.h"
+
 namespace elastictrain::comm {
 
-enum class MpiOperation : std::uint32_t { kReduceRing, kReduceDoubling, kShare, kSpread, kSend };
+enum class MpiOperation : std::uint16_t { kReduceRing, kReduceDoubling, kShare, kSpread, kSend };
 
 // The identity of one collective call: equal at all ranks.
 struct MpiCall {
   MpiOperation operation = MpiOperation::kSend;
+  Element element = Element::kFloat32;  // of a sum
   std::uint32_t number = 0;  // index of the collective within its generation
   std::uint64_t size = 0;    // of the whole operation
   bool operator==(const MpiCall&) const = default;

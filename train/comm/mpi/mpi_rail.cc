@@ -104,7 +104,7 @@ Status MpiRail::reduce(const ReduceVector& vector) {
 }
 
 Status MpiRail::reduce_around_ring(const ReduceVector& vector) {
-  channel_.begin(MpiOperation::kReduceRing, vector.size());
+  channel_.begin(MpiOperation::kReduceRing, vector.size(), vector.element());
   ReduceBlocks blocks(vector, size_);
   auto status = MpiRing(channel_, blocks, position_, size_, true).run();
   if (!status) blocks.keep_the_rest();
@@ -114,7 +114,7 @@ Status MpiRail::reduce_around_ring(const ReduceVector& vector) {
 // Pairs exchange sums over doubling distances. Both add the same two numbers, so all ranks hold the same bits. Each
 // rank beyond a power of two first gives its part to a neighbour and receives the sum from it at the end.
 Status MpiRail::reduce_by_doubling(const ReduceVector& vector) {
-  channel_.begin(MpiOperation::kReduceDoubling, vector.size());
+  channel_.begin(MpiOperation::kReduceDoubling, vector.size(), vector.element());
   const std::size_t count = vector.size();
   auto sum = channel_.fresh();
   sum->header.bytes = count * sizeof(float);

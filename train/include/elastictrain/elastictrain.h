@@ -206,7 +206,8 @@ ET_API et_status et_all_reduce_async(et_session* session, float* gradient, size_
 /* `stream`: a cudaStream_t, NULL for the default one. */
 ET_API et_status et_all_reduce_device(et_session* session, float* device_gradient, size_t count, void* stream);
 ET_API et_status et_all_reduce_device_async(et_session* session, float* device_gradient, size_t count, void* stream);
-/* The same for gradients of ET_FLOAT16, ET_BFLOAT16 or ET_FLOAT32: summed in single precision, rounded once. */
+/* The same for gradients of ET_FLOAT16, ET_BFLOAT16 or ET_FLOAT32: summed in single precision, rounded once. All ranks
+ * pass the same type; otherwise the call fails. */
 ET_API et_status et_all_reduce_typed(et_session* session, void* gradient, size_t count, et_type type);
 ET_API et_status et_all_reduce_typed_async(et_session* session, void* gradient, size_t count, et_type type);
 ET_API et_status et_all_reduce_device_typed(et_session* session, void* device_gradient, size_t count, et_type type,
