@@ -54,6 +54,7 @@ TEST_CASE("sizes and numbers that no program means are refused") {
   CHECK_THROWS_AS(session.share_tensor("t", &value, "F32", dimensions), SessionError);
   CHECK_THROWS_AS(session.share_early("e", &value, huge), SessionError);
   session.share_state("weight", &value, sizeof value);
+  CHECK_THROWS_AS(session.set_data({.sample_count = 4, .batch = 1U << 31}), SessionError);
   session.set_data({.sample_count = 4});
   session.start();
   CHECK_THROWS_AS(session.note("key", std::string(100'000, 'x')), SessionError);
