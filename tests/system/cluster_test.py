@@ -661,7 +661,7 @@ class BadInput(Case):
                            ("name = 'x'\n[job]\nname = 'a'", "write [[job]] followed by its keys"),
                            ("name = [", "cluster.toml:1:")):
             cluster.refused(78, part, "cluster", cluster.write("cluster.toml", text + "\n"))
-        cluster.refused(78, "cannot be read", "cluster", os.path.join(cluster.directory, "absent.toml"))
+        cluster.refused(66, "cannot be read", "cluster", os.path.join(cluster.directory, "absent.toml"))
         cluster.refused(64, "name the cluster's file", "cluster")
 
     def test_orders(self):

@@ -80,7 +80,7 @@ class Plans(Case):
                 file.write("workers,batch,step_s\n1,32,fast\n")
             for status, part, *words in (69, "no-such-run is not a file", "--journal", "no-such-run"), \
                                         (78, "table.csv:2: step_s 'fast' is not a number", "--profile", table), \
-                                        (69, "/no/such/table: cannot be read", "--profile", "/no/such/table"), \
+                                        (66, "/no/such/table: cannot be read", "--profile", "/no/such/table"), \
                                         (64, "excludes", "--profile", table, "--journal", run.name), \
                                         (64, "excludes", "--deadline", "1h", "--budget", "3"), \
                                         (64, "nothing to run", "--steps", "3"):

@@ -248,7 +248,7 @@ class Simulate(Case):
         self.assertEqual(done.returncode, 78)
         self.assertIn("needs the jobs' lengths", done.stderr)
 
-    def test_wrong_usage_is_64_and_a_missing_file_69(self):
+    def test_wrong_usage_is_64_and_a_missing_file_66(self):
         for arguments, expected in ((("--policy", "fifo", "--gpus", "0"), "--gpus"),
                                     (("--policy", "fifo"), "--load"),
                                     (("--policy", "afs", "--gpus", "4"), "did you mean afs-l"),
@@ -259,7 +259,7 @@ class Simulate(Case):
                 self.assertEqual(done.returncode, 64, done.stderr)
                 self.assertIn(expected, done.stderr)
         done = simulate("/no/such/trace.csv", "--policy", "fifo", "--gpus", "4")
-        self.assertEqual(done.returncode, 69)
+        self.assertEqual(done.returncode, 66)
         self.assertIn("/no/such/trace.csv", done.stderr)
 
 
