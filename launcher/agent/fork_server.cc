@@ -216,12 +216,12 @@ void ForkServer::answered() {
   Request request = std::move(requests_.front());
   requests_.pop_front();
   Fd own(answer_.release());
-  const bool is_forked = !text->empty() && text->find_first_not_of("0123456789") == std::string::npos;
+  const auto pid = parse_number<pid_t>(*text);
   const std::string problem = text->empty() ? "it ended before it ran" : text->substr(1);
   // Its worker begins before the next one is forked; `this` may be gone then.
   const std::weak_ptr<char> life = life_;
-  if (is_forked) {
-    request.done(ForkedChild{static_cast<pid_t>(std::stol(*text)), std::move(request.streams), std::move(own)});
+  if (pid && *pid > 0) {
+    request.done(ForkedChild{*pid, std::move(request.streams), std::move(own)});
   } else {
     request.done(Error{ErrorCode::kIo, "this worker could not be forked and imports by itself: " + problem});
   }

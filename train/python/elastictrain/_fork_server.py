@@ -87,7 +87,8 @@ def _serve(channel: socket.socket) -> None:
             os._exit(0)
         sys.stdout.flush()
         sys.stderr.flush()
-        if _fork() == 0:
+        between = _fork()
+        if between == 0:
             if _fork() != 0:
                 os._exit(0)
             channel.close()
@@ -95,7 +96,7 @@ def _serve(channel: socket.socket) -> None:
             return
         for descriptor in descriptors:
             os.close(descriptor)
-        os.wait()
+        os.waitpid(between, 0)
 
 
 def _fork() -> int:
