@@ -77,8 +77,8 @@ class AgentService {
   Result<WorkerSetup> setup_for(protocol::SpawnWorker& order);
   void begin(WorkerSetup setup, std::optional<ForkedChild> child);
   void start_failed(const protocol::SpawnWorker& order, const Error& error);
-  ForkServer* fork_server_for(const WorkerSetup& setup);
-  void fork(ForkServer& server, WorkerSetup setup);
+  bool has_fork_server(const PythonCommand& command, const WorkerSetup& setup);
+  void fork(const std::vector<std::string>& program, WorkerSetup setup);
   void forked(WorkerId worker, Result<ForkedChild> child);
   void cancel_start(WorkerId worker, const std::string& reason);
   void cancel_starts();

@@ -54,7 +54,8 @@ void AgentService::on(SpawnWorker& order) {
   const SpawnWorker ordered = order;
   auto setup = setup_for(order);
   if (!setup) return start_failed(ordered, setup.error());
-  if (ForkServer* server = fork_server_for(*setup)) return fork(*server, std::move(*setup));
+  const auto command = bootstrap_.preload.empty() || pool_ ? std::nullopt : python_command(setup->order.argv);
+  if (command && has_fork_server(*command, *setup)) return fork(command->program, std::move(*setup));
   begin(std::move(*setup), std::nullopt);
 }
 
@@ -95,27 +96,24 @@ void AgentService::start_failed(const SpawnWorker& order, const Error& error) {
                      : WorkerSpawnFailed{order.worker, error.message});
 }
 
-// Null: the worker is started in the usual way.
-ForkServer* AgentService::fork_server_for(const WorkerSetup& setup) {
-  const auto command = bootstrap_.preload.empty() || pool_ ? std::nullopt : python_command(setup.order.argv);
-  if (!command) return nullptr;
+// Starts it for the first worker. Without one, a worker is started in the usual way.
+bool AgentService::has_fork_server(const PythonCommand& command, const WorkerSetup& setup) {
   if (!fork_server_) {
     auto started = ForkServer::start(io_,
-                                     {*command, bootstrap_.preload, without_worker(setup.environment),
+                                     {command, bootstrap_.preload, without_worker(setup.environment),
                                       setup.order.working_directory, Milliseconds(bootstrap_.preload_timeout_ms)},
                                      {say, [this](const std::string& why) { no_fork_server_ = why; }});
-    if (!started) return nullptr;
+    if (!started) return no_fork_server_ = "workers.preload: " + started.error().message, false;
     fork_server_ = std::move(*started);
   }
-  return fork_server_->usable() ? fork_server_.get() : nullptr;
+  return fork_server_->usable();
 }
 
-void AgentService::fork(ForkServer& server, WorkerSetup setup) {
+void AgentService::fork(const std::vector<std::string>& program, WorkerSetup setup) {
   const WorkerId id = setup.order.worker;
   const ProcessSpec spec = worker_process(setup);
-  const auto command = python_command(spec.argv);
   starting_[id] = std::move(setup);
-  server.fork(spec, command->program, [this, id](Result<ForkedChild> child) { forked(id, std::move(child)); });
+  fork_server_->fork(spec, program, [this, id](Result<ForkedChild> child) { forked(id, std::move(child)); });
 }
 
 void AgentService::forked(WorkerId worker, Result<ForkedChild> child) {

@@ -9,7 +9,6 @@
 #include <asio/error_code.hpp>
 #include <cerrno>
 #include <cstring>
-#include <nlohmann/json.hpp>
 #include <optional>
 #include <utility>
 
@@ -80,17 +79,22 @@ std::optional<std::string> receive(int socket) {
   return text;
 }
 
-nlohmann::json to_json(const ProcessSpec& spec, const std::vector<std::string>& program) {
-  return {{"agent", ::getpid()},
-          {"program", program},
-          {"environment", spec.environment},
-          {"working_directory", spec.working_directory},
-          {"processors", spec.processors}};
-}
-
-// Null bytes and text that is no UTF-8 may stand in a variable; JSON holds only the latter, replaced.
-std::string text_of(const nlohmann::json& request) {
-  return request.dump(-1, ' ', true, nlohmann::json::error_handler_t::replace);
+// Null-terminated, since words and variables may hold any other byte: this process, the directory, the processors, the
+// number of words of the program, these, the environment.
+std::string request_text(const ProcessSpec& spec, const std::vector<std::string>& program) {
+  std::string processors;
+  for (const int processor : spec.processors) {
+    processors += (processors.empty() ? "" : ",") + std::to_string(processor);
+  }
+  std::string text;
+  const auto add = [&](const std::string& field) { text.append(field.c_str()).push_back('\0'); };
+  add(std::to_string(::getpid()));
+  add(spec.working_directory);
+  add(processors);
+  add(std::to_string(program.size()));
+  for (const std::string& word : program) add(word);
+  for (const std::string& variable : spec.environment) add(variable);
+  return text;
 }
 
 std::string how_it_ended(ExitStatus status) {
@@ -150,7 +154,7 @@ Status ForkServer::begin(const ForkServerSetup& setup) {
 void ForkServer::fork(const ProcessSpec& spec, const std::vector<std::string>& program, Done done) {
   auto streams = open_streams(spec);
   if (!streams) return done(streams.error());
-  requests_.push_back({text_of(to_json(spec, program)), std::move(*streams), std::move(done)});
+  requests_.push_back({request_text(spec, program), std::move(*streams), std::move(done)});
   serve_next();
 }
 

@@ -85,10 +85,11 @@ print("where", os.getcwd(), os.environ["OWN"], os.environ["ELASTICTRAIN_WORKER_I
 print("group", os.getpgid(0) == os.getpid(), os.getpid())
 print("parent", os.getppid())
 print("stdin", sys.stdin.read() == "")
+print("bytes", os.environb[b"ODD"].hex())
 print("said", file=sys.stderr)
 sys.exit(3)
 )",
-             kWorker, {"OWN=value"});
+             kWorker, {"OWN=value", "ODD=\xff\n"});
   CHECK(lab.lab.await_exit().exit_code == 3);
   const std::string folder = lab.folder.path;
   CHECK(lab.prints("argv ['script.py', 'one', 'two'] __main__ " + folder + "/script.py " + folder));
@@ -96,6 +97,7 @@ sys.exit(3)
   CHECK(lab.prints("group True " + std::to_string(lab.pid())));
   CHECK(lab.prints("parent " + std::to_string(lab.lab.supervisor.all<AgentHello>(0).at(0).pid)));
   CHECK(lab.prints("stdin True"));
+  CHECK(lab.prints("bytes ff0a"));
   CHECK(lab.prints("said", kWorker, true));
 
   lab.script("print('second')\n", kOther);

@@ -3,15 +3,14 @@
     python -m elastictrain._fork_server CHANNEL MODULE,… -- [-m] PROGRAM …
 
 CHANNEL is the number of an inherited SOCK_SEQPACKET socket. The server says "ready" there, or what failed. Each request
-is one message with five descriptors: a file with the request as JSON, the worker's three streams, and a socket of its
-own. The worker is forked twice, so that the agent, a subreaper, becomes its parent; it says its process id on its socket
-and runs the program when it is answered. It ends where the agent closes that socket first.
+is one message with five descriptors: a file with the request, the worker's three streams, and a socket of its own. The
+worker is forked twice, so that the agent, a subreaper, becomes its parent; it says its process id on its socket and runs
+the program when it is answered. It ends where the agent closes that socket first.
 """
 
 import ctypes
 import gc
 import importlib
-import json
 import os
 import runpy
 import signal
@@ -21,7 +20,7 @@ import threading
 import time
 import types
 import warnings
-from typing import Any, Dict, List
+from typing import Any, List, NamedTuple
 
 PR_SET_PDEATHSIG = 1
 PR_SET_PTRACER = 0x59616D61
@@ -111,14 +110,12 @@ def _become(descriptors: List[int]) -> None:
     file, *streams, own = descriptors
     agent = socket.socket(fileno=own)
     try:
-        with os.fdopen(file) as text:
-            text.seek(0)
-            request = json.load(text)
+        request = _read_request(file)
         _leave_server(request)
         for number, stream in enumerate(streams):
             os.dup2(stream, number)
             os.close(stream)
-    except (OSError, Refused) as error:
+    except (OSError, ValueError, Refused) as error:
         _say(agent, f"E{error}")
         os._exit(1)
     _say(agent, str(os.getpid()))
@@ -126,24 +123,45 @@ def _become(descriptors: List[int]) -> None:
         os._exit(0)
     agent.close()
     _seed()
-    _limit_threads(request["environment"])
-    _run(request["program"])
+    _limit_threads(request.environment)
+    _run(request.program)
 
 
-def _leave_server(request: Dict[str, Any]) -> None:
+class _Request(NamedTuple):
+    agent: int
+    working_directory: str
+    processors: List[int]
+    program: List[str]
+    environment: List[str]
+
+
+def _read_request(descriptor: int) -> _Request:
+    """Null-terminated fields, whose bytes stay as they are."""
+    with os.fdopen(descriptor, "rb") as file:
+        file.seek(0)
+        fields = [os.fsdecode(field) for field in file.read().split(b"\0")[:-1]]
+    agent, directory, processors, words = fields[:4]
+    program = fields[4:4 + int(words)]
+    return _Request(int(agent), directory, [int(number) for number in processors.split(",") if number], program,
+                    fields[4 + len(program):])
+
+
+def _leave_server(request: _Request) -> None:
     os.setpgid(0, 0)
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGCHLD):
         signal.signal(number, signal.default_int_handler if number == signal.SIGINT else signal.SIG_DFL)
-    _await_parent(request["agent"])
+    _await_parent(request.agent)
     _prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
-    if os.getppid() != request["agent"]:
+    if os.getppid() != request.agent:
         os._exit(1)
-    _libc.prctl(PR_SET_PTRACER, request["agent"], 0, 0, 0)
-    if request["processors"]:
-        os.sched_setaffinity(0, request["processors"])
-    os.chdir(request["working_directory"] or ".")
+    _libc.prctl(PR_SET_PTRACER, request.agent, 0, 0, 0)
+    if request.processors:
+        os.sched_setaffinity(0, request.processors)
+    os.chdir(request.working_directory or ".")
     os.environ.clear()
-    os.environ.update(entry.split("=", 1) for entry in request["environment"] if "=" in entry)
+    for name, is_set, value in (entry.partition("=") for entry in request.environment):
+        if is_set:
+            os.environ[name] = value
 
 
 def _await_parent(agent: int) -> None:
