@@ -15,7 +15,7 @@ import time
 
 import rows
 import swap
-from cluster_test import Cluster, Contention
+from cluster_lab import Cluster, Contention
 from harness import BINARY, members, read_steps, synthetic, toml, wait_until
 from leases import Cleanups, cpu_s
 

@@ -12,7 +12,7 @@ import tempfile
 import unittest
 
 import harness
-from cluster_test import Cluster
+from cluster_lab import Cluster
 from harness import Case, Run, job, members, pids, wait_until
 from lab import Lab
 
