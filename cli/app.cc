@@ -29,8 +29,8 @@ Examples:
   elastictrain resize 4
 
 Exit status: 0 done; 1-125 and 128+signal: status of the first failing worker; 64 wrong usage;
-66 a file cannot be read; 126, 127 the program cannot be executed or found; 69 hosts
-or run not available; 70 internal error; 75 preempted, start again later; 78 mistake in the config; 130 Ctrl-C.
+66 a file cannot be read; 69 hosts or run not available; 70 internal error; 75 preempted, start again later;
+78 mistake in the config; 126, 127 the program cannot be executed or found; 130 Ctrl-C.
 )";
 
 bool is_bare_label(const std::string& word) {

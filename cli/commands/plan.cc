@@ -45,7 +45,8 @@ The measuring run stops when all sizes are measured (or by Ctrl-C). It neither w
 from [cost], all other settings from [policy.scavenger]. A config gives sizes, batch, hosts and prices.
 
 Exit status: 0 done; 1 no size meets the deadline or the budget (the plan is shown); 64 wrong usage; 66 a file
-cannot be read; 69 too little was measured, or no such run; 78 a mistake in the config or the table. If the measuring run fails: its own status.
+cannot be read; 69 too little was measured, or no such run; 78 a mistake in the config or the table. If the measuring
+run fails: its own status.
 )";
 
 struct PlanFlags {

@@ -43,7 +43,8 @@ again: arrivals, samples, sizes and measured throughputs, under any policy.
 Costs of a change: none; swap[:S] new slots count S (10) seconds later and nobody waits; restart[:S] the job makes no
 progress for S (30) seconds; muri as in that paper's simulator.
 
-Exit status: 0 done; 64 wrong usage; 66 a file cannot be read; 78 a mistake in a trace, or a policy that it does not suit.
+Exit status: 0 done; 64 wrong usage; 66 a file cannot be read; 78 a mistake in a trace, or a policy
+that it does not suit.
 )";
 
 struct SimulateFlags {

@@ -31,8 +31,8 @@ checkpoints (checkpoint.directory) may be suspended; others keep at least worker
 the cluster lets jobs stand still in memory (suspended_per_slot). If the length of a job is known, submit says whether
 its deadline can be kept.
 
-Exit status: 0 queued; 64 wrong usage; 66 a file cannot be read; 69 no such cluster, or it can never have so many slots; 77 not permitted;
-78 a mistake in the config.
+Exit status: 0 queued; 64 wrong usage; 66 a file cannot be read; 69 no such cluster, or it can never have so
+many slots; 77 not permitted; 78 a mistake in the config.
 )";
 
 struct SubmitFlags {
