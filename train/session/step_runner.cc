@@ -6,13 +6,9 @@
 
 #include "supervisor/protocol/check.h"
 #include "train/session/narrow_gradients.h"
+#include "train/session/norm_steps.h"
 
 namespace elastictrain::session {
-namespace {
-
-constexpr std::uint64_t kNormEvery = 16;  // steps
-
-}  // namespace
 
 void StepRunner::open(const RoundPace& pace) {
   ET_CHECK(!is_open(), "one step is open at a time");
@@ -83,7 +79,7 @@ void StepRunner::divide() {
   step.averages = parts_.averaging.applies();
   step.wants_variance = !step.averages && variance_every != 0 && number % variance_every == 0;
   step.gradient_variance = 0;
-  step.wants_norm = parts_.environment.monitors && !step.averages && number % kNormEvery == 1;
+  step.wants_norm = parts_.environment.monitors && !step.averages && measures_norms(number, parts_.seat.world_size());
   step.division = divide_step(parts_.course, parts_.seat, parts_.self, parts_.environment.keep_gradients);
 }
 
