@@ -13,6 +13,7 @@ namespace elastictrain::heuristics {
 namespace {
 
 constexpr std::uint32_t kGrain = 8;  // larger batches are multiples of it: kernels are optimized for those
+constexpr double kSurely = 2;        // standard deviations by which a noise scale that is not known must be larger
 
 struct NoiseBatchSettings {
   std::string mode = "efficiency";
@@ -104,23 +105,44 @@ class NoiseBatch final : public PerJobPolicy<State> {
   void efficiency(const JobView& job, State& state, JobDecision& decision) const {
     const auto scale = state.scale.value();
     const auto error = state.scale.relative_error();
-    const std::uint32_t now = job.batch.per_worker;
     if (!scale || !error || *error > settings_.max_error) {
-      decision.reason = {"measuring",
-                         format_text("the noise scale is not known well enough after %.0f steps", state.scale.steps()),
-                         {{"steps", state.scale.steps()}, {"error", error.value_or(1)}}};
+      by_bound(job, state, decision);
       return;
     }
+    const std::uint32_t now = job.batch.per_worker;
     const std::uint32_t workers = workers_of(job);
     const double share = *scale / (*scale + static_cast<double>(now) * workers);
     decision.reason = {"settled",
                        format_text("noise scale %.3g +- %.0f %%, batch %u x %u: the value of a sample is %.2f", *scale,
                                    100 * *error, workers, now, share),
                        {{"noise_scale", *scale}, {"error", *error}, {"efficiency", share}}};
-    const std::uint32_t target = target_batch(job, *scale);
-    const double ratio = static_cast<double>(target) / now;
-    const bool far = ratio > settings_.hysteresis || ratio * settings_.hysteresis < 1;
-    if (!far) return;
+    const double ratio = ideal(job, *scale) / now;
+    const double band = std::max(settings_.hysteresis, 1 + *error);
+    if (ratio > band || ratio * band < 1) change(job, target_batch(job, *scale), state, decision);
+  }
+
+  // While batches are far smaller than the noise scale, it is not known but for its being larger. A larger batch shows
+  // it better.
+  void by_bound(const JobView& job, State& state, JobDecision& decision) const {
+    const std::uint32_t now = job.batch.per_worker;
+    const auto least = state.scale.at_least(kSurely);
+    decision.reason = {"measuring",
+                       format_text("the noise scale is not known well enough after %.0f steps", state.scale.steps()),
+                       {{"steps", state.scale.steps()}, {"error", state.scale.relative_error().value_or(1)}}};
+    if (!least) return;
+    decision.reason.text += format_text(", but is at least %.3g", *least);
+    decision.reason.numbers.emplace_back("least_noise_scale", *least);
+    if (ideal(job, *least) > now * settings_.hysteresis) change(job, target_batch(job, *least), state, decision);
+  }
+
+  // The batch of a worker whose samples have the value that is asked for.
+  double ideal(const JobView& job, double scale) const {
+    return scale * (1 - settings_.efficiency) / settings_.efficiency / workers_of(job);
+  }
+
+  void change(const JobView& job, std::uint32_t target, State& state, JobDecision& decision) const {
+    const std::uint32_t now = job.batch.per_worker;
+    if (target == now) return;
     if (state.target != 0 && job.steps_done - state.changed_at_steps < settings_.min_steps) {
       decision.reason.code = "waiting";
       return;
@@ -135,14 +157,12 @@ class NoiseBatch final : public PerJobPolicy<State> {
   }
 
   std::uint32_t target_batch(const JobView& job, double scale) const {
-    const double workers = workers_of(job);
     const double now = job.batch.per_worker;
-    const double base = static_cast<double>(job.base_batch) / workers;
+    const double base = static_cast<double>(job.base_batch) / workers_of(job);
     double min = std::max<double>(settings_.min_per_worker, settings_.below_base ? 1 : std::ceil(base));
     const double limit = max(job);
     min = std::min(min, limit);
-    const double ideal = scale * (1 - settings_.efficiency) / settings_.efficiency / workers;
-    const double near = std::clamp(ideal, now / settings_.growth, now * settings_.growth);
+    const double near = std::clamp(ideal(job, scale), now / settings_.growth, now * settings_.growth);
     return std::max(rounded(std::clamp(near, min, limit)), static_cast<std::uint32_t>(min));
   }
 

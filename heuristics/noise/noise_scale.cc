@@ -6,6 +6,9 @@
 namespace elastictrain::heuristics {
 namespace {
 
+constexpr std::size_t kLeastAdditions = 3;
+constexpr std::size_t kLeastAdditionsOfBound = 8;  // fewer tell little about their own spread
+
 NoiseMoments moments_of(double small_square, double small, double large_square, double large) {
   return {.gradient_square = (large * large_square - small * small_square) / (large - small),
           .variance = (small_square - large_square) / (1 / small - 1 / large)};
@@ -57,18 +60,40 @@ std::optional<double> NoiseScale::value() const {
   return mean->variance / mean->gradient_square;
 }
 
+// Variance of a mean: the variance of one addition over the effective number of additions less one.
+NoiseScale::Spread NoiseScale::spread(const NoiseMoments& mean) const {
+  const double share = square_weight_ / (weight_ * weight_);
+  const double scale = share / std::max(1 - share, 1e-12);
+  const double g = mean.gradient_square;
+  const double s = mean.variance;
+  return {.gradient_square = scale * std::max(0.0, sum_gg_ / weight_ - g * g),
+          .variance = scale * std::max(0.0, sum_ss_ / weight_ - s * s),
+          .both = scale * (sum_gs_ / weight_ - g * s)};
+}
+
 std::optional<double> NoiseScale::relative_error() const {
-  if (additions_ < 3 || !value()) return std::nullopt;
+  if (additions_ < kLeastAdditions || !value()) return std::nullopt;
   const NoiseMoments mean = *moments();
   const double g = mean.gradient_square;
   const double s = mean.variance;
-  // Variance of the mean: the variance of one addition over the effective number of additions less one.
-  const double share = square_weight_ / (weight_ * weight_);
-  const double scale = share / std::max(1 - share, 1e-12);
-  const double gg = std::max(0.0, sum_gg_ / weight_ - g * g);
-  const double ss = std::max(0.0, sum_ss_ / weight_ - s * s);
-  const double gs = sum_gs_ / weight_ - g * s;
-  return std::sqrt(std::max(0.0, scale * (ss / (s * s) + gg / (g * g) - 2 * gs / (s * g))));
+  const Spread of = spread(mean);
+  const double square = of.variance / (s * s) + of.gradient_square / (g * g) - 2 * of.both / (s * g);
+  return std::sqrt(std::max(0.0, square));
+}
+
+// The smallest r at which S - r G^2 may be 0: (S - r G^2)^2 = d^2 Var(S - r G^2), written so that nothing cancels out.
+std::optional<double> NoiseScale::at_least(double deviations) const {
+  if (additions_ < kLeastAdditionsOfBound) return std::nullopt;
+  const NoiseMoments mean = *moments();
+  const Spread of = spread(mean);
+  const double squared = deviations * deviations;
+  const double a = mean.gradient_square * mean.gradient_square - squared * of.gradient_square;
+  const double b = mean.variance * mean.gradient_square - squared * of.both;
+  const double c = mean.variance * mean.variance - squared * of.variance;
+  if (mean.variance <= 0 || c <= 0) return std::nullopt;
+  const double divisor = b + std::sqrt(std::max(0.0, b * b - a * c));
+  if (divisor <= 0) return std::nullopt;
+  return c / divisor;
 }
 
 void KungFuNoiseScale::add(double own_square, double batch, double average_square, double global_batch) {

@@ -44,8 +44,21 @@ class NoiseScale {
   std::optional<double> value() const;
   // Standard error of `value` relative to it, from the variance of the additions; nothing before three additions.
   std::optional<double> relative_error() const;
+  // A lower bound of S/G^2 that holds with so many standard deviations, by Fieller's theorem for the ratio of two means.
+  // It is often known where `value` is not: when batches are far smaller than the noise scale, S is known well and G^2
+  // only to be small. Nothing before eight additions, while S itself may be 0, or
+  // where G^2 is surely negative, as no gradients are that were drawn independently.
+  std::optional<double> at_least(double deviations) const;
 
  private:
+  // Variances and the covariance of the means of G^2 and S.
+  struct Spread {
+    double gradient_square = 0;
+    double variance = 0;
+    double both = 0;
+  };
+  Spread spread(const NoiseMoments& mean) const;
+
   double horizon_steps_ = 1000;
   double steps_ = 0;
   std::size_t additions_ = 0;

@@ -8,6 +8,8 @@ namespace {
 
 constexpr double kKnown = 0.3;  // relative error below which the noise scale is used
 constexpr double kDrift = 0.1;  // change of the learning rate that justifies a new generation
+constexpr double kSurely = 2;   // standard deviations by which a noise scale that is not known must be larger
+constexpr double kGrown = 0.4;  // as kDrift, of a lower bound, which grows with every measurement
 
 }  // namespace
 
@@ -22,11 +24,13 @@ double NoiseWatch::gain(double noise_scale) const {
 }
 
 std::optional<double> NoiseWatch::take_news() {
-  if (rule_ != heuristics::LearningRateRule::kAdaScale || !noise_.value() ||
-      noise_.relative_error().value_or(1) > kKnown)
-    return std::nullopt;
-  if (std::abs(std::log(gain(*noise_.value()) / gain(reported_))) <= kDrift) return std::nullopt;
-  reported_ = *noise_.value();
+  if (rule_ != heuristics::LearningRateRule::kAdaScale) return std::nullopt;
+  const bool known = noise_.value() && noise_.relative_error().value_or(1) <= kKnown;
+  const auto scale = known ? noise_.value() : noise_.at_least(kSurely);
+  if (!scale) return std::nullopt;
+  const double change = std::log(gain(*scale) / gain(reported_));
+  if (known ? std::abs(change) <= kDrift : change <= kGrown) return std::nullopt;
+  reported_ = *scale;
   return reported_;
 }
 

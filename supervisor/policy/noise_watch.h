@@ -1,5 +1,6 @@
 // Purpose: reports to a run how noisy its gradients are, so that the learning rate can follow by the AdaScale rule:
-// when the noise is known, and again when it has changed so much that the rate should change. Pure.
+// when the noise is known, or known to be at least so large, and again when it has changed so much that the rate should
+// change. Pure.
 //
 // Ownership: one per run, by the policy runner. Thread: the supervisor's loop.
 #pragma once

@@ -352,6 +352,20 @@ TEST_CASE(
   CHECK_FALSE(watch.take_news().has_value());
 }
 
+// (G^2, S) is (-0.35, 51.2) and (0.45, 25.6) by turns: S is 38.4, G^2 may be anything from 0 to 0.36.
+TEST_CASE("while only a lower bound of the noise scale is known, the run receives it where it raises the rate") {
+  NoiseWatch watch(heuristics::LearningRateRule::kAdaScale, 4);
+  for (int i = 0; i < 8; ++i) {
+    CHECK_FALSE(watch.take_news().has_value());
+    auto job = noisy_job(96);
+    job.norms.local_square = 1.25;
+    job.norms.global_square = i % 2 == 0 ? 0.45 : 0.85;
+    watch.add(job);
+  }
+  CHECK(watch.take_news() == doctest::Approx(81.5).epsilon(0.03));  // 2.2 times the user's rate at 128 samples
+  CHECK_FALSE(watch.take_news().has_value());
+}
+
 TEST_CASE("the run receives the noise scale before a new size is requested") {
   auto next = std::make_shared<heuristics::JobDecision>();
   RunnerSettings settings = runner_settings();

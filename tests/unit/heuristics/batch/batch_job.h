@@ -23,6 +23,7 @@ struct BatchJob {
   std::function<double(std::uint32_t, double)> step_s;                     // of (workers, samples of each)
   std::function<double(double)> noise_scale = [](double) { return 0.0; };  // at so many samples
   bool reports_halves = true;                                              // while one worker trains
+  double norm_noise = 0.02;                                                // of a step's squared norms, relative
   double noise = 0;                                                        // of a step's time, lognormal
   double change_s = 10;                                                    // until a change of size is complete
   std::uint32_t startable = UINT32_MAX;                                    // a change to more workers is never complete
@@ -156,7 +157,7 @@ class BatchLoop {
     if (noise_scale <= 0 || (live_.world_size < 2 && !model_.reports_halves)) return;
     if (live_.world_size == 1) local /= 2;
     const auto seen = [&](double batch) {
-      return (1 + noise_scale / batch) * (1 + 0.02 * normal_(noise_rng_) / std::sqrt(heartbeat.steps));
+      return (1 + noise_scale / batch) * (1 + model_.norm_noise * normal_(noise_rng_) / std::sqrt(heartbeat.steps));
     };
     heartbeat.norm_steps = heartbeat.steps;
     heartbeat.local_square = seen(local);

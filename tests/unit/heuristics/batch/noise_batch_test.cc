@@ -60,6 +60,31 @@ TEST_CASE("noise that grows through training makes the batch grow, with few chan
   for (std::size_t i = 1; i < run.settings.size(); ++i) CHECK(run.settings[i].second > run.settings[i - 1].second);
 }
 
+// At 160 samples each of 4 workers gets 40. A little below it is 32, the next multiple of 8.
+TEST_CASE("a noise scale near the border of two batches does not move the batch to and fro") {
+  auto model = four_workers(0);
+  model.noise_scale = [](double samples) { return 160 * (1 + 0.04 * std::sin(samples / 2e4)); };
+  const auto policy = make_policy(noise_batch_policy(), {{"hysteresis", 1.1}});
+  CHECK(run_batch_job(*policy, model, 3000).settings.size() <= 2);
+  model.norm_noise = 0.3;
+  CHECK(run_batch_job(*policy, model, 3000).settings.size() <= 3);
+}
+
+// Two workers of 8 samples and a noise scale of 100,000: G^2 is 1 of 12,501 in the square of a worker's gradient.
+TEST_CASE("a noise scale that is not known, but surely far larger than the batch, makes it grow") {
+  auto model = four_workers(1e5);
+  model.job.workers = model.job.max_workers = 2;
+  model.job.batch.per_worker = 8;
+  model.job.base_batch = 16;
+  model.norm_noise = 0.3;
+  const auto run = run_batch_job(*make_policy(noise_batch_policy(), {{"growth", 4.0}}), model, 400);
+  CHECK(run.job.batch.per_worker == 1024);
+  for (std::size_t i = 1; i < run.settings.size(); ++i) CHECK(run.settings[i].second > run.settings[i - 1].second);
+  // The same where it is small: nothing is sure.
+  model.noise_scale = [](double) { return 1.0; };
+  CHECK(run_batch_job(*make_policy(noise_batch_policy()), model, 400).settings.size() == 1);
+}
+
 BatchJob one_worker(double noise_scale) {
   BatchJob model = four_workers(noise_scale);
   model.job.workers = model.job.max_workers = 1;

@@ -151,6 +151,61 @@ TEST_CASE("the stated error by hand: what G and S have in common cancels") {
   CHECK(error_of(1, 2, 2, 4) < 1e-4);
 }
 
+// Eight additions, share 1/8 each: (1/8) / (7/8) = 1/7 of the variances of single ones.
+NoiseScale eight_additions(NoiseMoments first, NoiseMoments second) {
+  NoiseScale scale(1e9);
+  for (int i = 0; i < 4; ++i) {
+    for (const auto& [g, s] : {first, second}) scale.add({1, g + s, g + s / 2, 1, 2});
+  }
+  return scale;
+}
+
+TEST_CASE("the lower bound by hand: the smallest ratio at which S - r G^2 may be 0") {
+  // Means 1.5 and 3, variances 1/28 and 1/7, covariance -1/14: 2.107 r^2 - 2 * 4.786 r + 8.429 = 0.
+  const auto known = eight_additions({1, 4}, {2, 2});
+  CHECK(*known.value() == Approx(2));
+  CHECK(*known.at_least(2) == Approx(1.19495).epsilon(1e-4));
+  CHECK(*known.at_least(0) == Approx(2).epsilon(1e-4));
+  // A mean of G^2 of 0 with a variance of 1/7: there is no ratio, but 16 = 4 r^2 / 7.
+  const auto tiny = eight_additions({1, 4}, {-1, 4});
+  CHECK_FALSE(tiny.value());
+  CHECK(*tiny.at_least(2) == Approx(std::sqrt(28.0)).epsilon(1e-4));
+  // S may be 0: mean 1, variance 9/7.
+  CHECK_FALSE(eight_additions({1, 4}, {1, -2}).at_least(2));
+}
+
+TEST_CASE("seven additions bound nothing") {
+  NoiseScale scale;
+  for (int i = 0; i < 7; ++i) scale.add(kWorked);
+  CHECK_FALSE(scale.at_least(2));
+  scale.add(kWorked);
+  CHECK(*scale.at_least(2) == Approx(32).epsilon(1e-4));
+}
+
+TEST_CASE("where batches are far smaller than the noise scale, its bound is known before its value, and holds") {
+  int unknown = 0;
+  int bounded = 0;
+  int above = 0;
+  double least = 0;
+  constexpr int kSeeds = 200;
+  for (int seed = 1; seed <= kSeeds; ++seed) {
+    testing::NoisyGradients source(
+        {.dimensions = 200, .noise_scale = 5000, .seed = static_cast<std::uint64_t>(seed)});
+    NoiseScale scale;
+    for (int step = 0; step < 20; ++step) scale.add(source.step(2, 8).norms);
+    unknown += scale.relative_error().value_or(1) > 0.3;
+    const auto bound = scale.at_least(2);
+    if (!bound) continue;
+    ++bounded;
+    least += *bound / kSeeds;
+    above += *bound > 5000;
+  }
+  CHECK(unknown > 0.95 * kSeeds);
+  CHECK(bounded > 0.95 * kSeeds);
+  CHECK(least > 200);  // the batch is 16
+  CHECK(above < kSeeds / 20);
+}
+
 TEST_CASE("the variance of a tensor is the norm over its elements") {
   // g of two workers (1, 4) and (3, 0): mean (2, 2), mean of squares (5, 8); variances (1, 4).
   CHECK(gradient_variance({5, 8}, {2, 2}) == Approx(std::sqrt(17.0)));
