@@ -38,6 +38,7 @@ struct SearchLimits {
   double probe_s = 30;           // duration of trying a size
   double noise = 0.03;           // standard deviation of a value measured for that time
   bool is_long = false;          // many times as long as trying a size
+  bool in_vain = false;          // the last probes brought nothing, and were enough of all sizes
 };
 
 struct Probe {

@@ -18,6 +18,7 @@ constexpr double kProbesOfUsualJob = 200;
 constexpr double kMaxPatience = 10;
 constexpr double kLongestProbe = 3;  // of the usual number of steps
 constexpr double kPatientMoves = 4;  // after which the least improvement doubles with each, up to the usual one
+constexpr double kLeastInVain = 2;   // and the last probe, which is counted when the next one is chosen
 constexpr double kNoEndHorizon_s = 600;
 constexpr double kProbesOfLongJob = 150;  // with joiners
 
@@ -40,10 +41,18 @@ double patience_of(const JobView& job, const SearchLimits& limits, const SearchS
   return std::clamp(limits.horizon_s / (kProbesOfUsualJob * limits.probe_s), 1.0, kMaxPatience);
 }
 
+// Probes in succession without a gain: of few sizes a quarter shows that the others are as good.
+double most_in_vain(const SearchLimits& limits) {
+  return std::max(kLeastInVain, (limits.max - limits.min + 1) / 4.0);
+}
+
 // What an expected improvement has to reach rises with the changes, because those before did not bring theirs.
-double least_improvement(const SearchSettings& settings, double patience, const SearchState& state) {
+double least_improvement(const SearchSettings& settings, double patience, const SearchLimits& limits,
+                         const SearchState& state) {
   const double usual = settings.tolerance / 4;
   if (state.follows_change) return usual * kAfterChange * std::exp2(std::max(0.0, state.moves - 2.0));
+  const double most = most_in_vain(limits);
+  if (state.in_vain >= most) return settings.tolerance * std::exp2(state.in_vain - most);
   return usual * std::min(1.0, std::exp2(std::max(0.0, state.moves - kPatientMoves)) / patience);
 }
 
@@ -65,7 +74,8 @@ SearchLimits search_limits(const SearchSettings& settings, const ClusterView& vi
   limits.is_long =
       job.samples_total > 0 && !state.follows_change && limits.horizon_s > kProbesOfLongJob * first_probe_s(job, state);
   const double patience = patience_of(job, limits, state);
-  limits.least = least_improvement(settings, patience, state);
+  limits.least = least_improvement(settings, patience, limits, state);
+  limits.in_vain = state.in_vain >= most_in_vain(limits);
   limits.noise = state.table.step_deviation() / std::sqrt(kEnoughSteps / 2 * std::min(patience, kLongestProbe));
   return limits;
 }

@@ -92,7 +92,7 @@ void SearchPolicy::search(const ClusterView& view, const JobView& job, const Sea
   }
   const Measured& best = sizes[best_of(sizes)];
   const bool hidden = undecided(job, sizes, best, state, decision);
-  if (hidden && measures_better(job, best, state)) {
+  if (hidden && !limits.in_vain && measures_better(job, best, state)) {
     Reason reason{"measuring_better",
                   format_text("%u workers look better and are measured less: %s", best.workers,
                               about(sizes, at(sizes, job.workers)).c_str()),
@@ -123,12 +123,22 @@ void SearchPolicy::search(const ClusterView& view, const JobView& job, const Sea
                   format_text("%u workers are expected to improve on the best by %.1f %%: %s", probe->workers,
                               100 * std::expm1(probe->improvement), about(sizes, at(sizes, job.workers)).c_str()),
                   {{"improvement", probe->improvement}}};
+    if (state.asked != probe->workers) count_gain(sizes, best, state);
     move(view, job, state, probe->workers, std::move(reason), decision);
     return;
   }
   if (hidden) return;
   settle(view, sizes, limits, state);
   stay(view, job, sizes, state, decision);
+}
+
+void SearchPolicy::count_gain(const std::vector<Measured>& sizes, const Measured& best, SearchState& state) const {
+  const auto before =
+      std::find_if(sizes.begin(), sizes.end(), [&](const Measured& size) { return size.workers == state.best_before; });
+  const bool gained = before == sizes.end() ||
+                      best.value - before->value > settings_.tolerance + std::hypot(best.deviation, before->deviation);
+  state.in_vain = gained ? 0 : state.in_vain + 1;
+  state.best_before = best.workers;
 }
 
 const Measured& SearchPolicy::at(const std::vector<Measured>& sizes, std::uint32_t workers) {
@@ -172,6 +182,7 @@ void SearchPolicy::settle(const ClusterView& view, const std::vector<Measured>& 
   state.quiet_s = !again ? 0 : state.quiet_s > 0 ? std::min(2 * state.quiet_s, kLongestQuiet_s) : settings_.quiet_s;
   state.quiet_until_s = view.now_s + state.quiet_s;
   state.settled = true;
+  state.in_vain = 0;
   state.settled_size = best.workers;
   state.settled_max = limits.max;
   const auto rate = state.table.log_rate(best.workers);

@@ -33,6 +33,7 @@ class SearchPolicy : public PerJobPolicy<SearchState> {
   static void take_back(const JobView& job, SearchState& state, JobDecision& decision);
   void search(const ClusterView& view, const JobView& job, const SearchLimits& limits, SearchState& state,
               JobDecision& decision) const;
+  void count_gain(const std::vector<Measured>& sizes, const Measured& best, SearchState& state) const;
   static const Measured& at(const std::vector<Measured>& sizes, std::uint32_t workers);
   bool precise(const SearchState& state, std::uint32_t workers) const;
   bool undecided(const JobView& job, const std::vector<Measured>& sizes, const Measured& best, const SearchState& state,

@@ -37,12 +37,14 @@ struct SearchState {
   ChangeDetector detector;
   StepParts parts;  // while nothing was off
   std::map<std::uint32_t, StepParts> size_parts;
-  StepParts waiting_parts;      // at the present size while more workers are starting
-  StepParts changed_parts;      // since the detector reported a change
-  Interval changed;             // the same steps; without any: no change is reported
-  std::uint32_t guess = 0;      // what may be best after a change that was not alike for all sizes; 0: none
-  bool follows_change = false;  // the search, or what it has settled on
-  std::uint32_t moves = 0;      // of that search
+  StepParts waiting_parts;        // at the present size while more workers are starting
+  StepParts changed_parts;        // since the detector reported a change
+  Interval changed;               // the same steps; without any: no change is reported
+  std::uint32_t guess = 0;        // what may be best after a change that was not alike for all sizes; 0: none
+  bool follows_change = false;    // the search, or what it has settled on
+  std::uint32_t moves = 0;        // of that search
+  std::uint32_t best_before = 0;  // the best size when the last probe was requested; 0: none was
+  std::uint32_t in_vain = 0;      // probes in succession that brought no gain
   double quiet_until_s = 0;
   double quiet_s = 0;
 

@@ -170,6 +170,35 @@ TEST_CASE("a smaller size that looks better is gone back to and measured there")
   }
 }
 
+// 3 to 6 of 8 workers are within 4 % of each other. A job of weeks would go on to compare them.
+TEST_CASE("among few sizes that are nearly as good the search ends after three that brought nothing") {
+  std::vector<std::pair<std::uint32_t, double>> points;
+  for (std::uint32_t workers = 1; workers <= 8; ++workers) {
+    points.emplace_back(workers, 16.0 * workers / (0.064 + 0.012 * (workers - 1)));
+  }
+  JobModel model;
+  model.curve = ThroughputCurve(points);
+  model.batch.per_worker = 16;
+  model.max_workers = 8;
+  model.samples_total = 1e9;
+  model.cold_start_s = 0.1;
+  model.noise = 0.03;
+  const auto loss = efficiency_loss(0.5);
+  const double best = best_fixed_size(model, loss).loss;
+  for (std::uint32_t start : {2U, 8U}) {
+    for (std::uint64_t seed = 1; seed <= 20; ++seed) {
+      CAPTURE(start);
+      CAPTURE(seed);
+      auto settings = from(start, seed);
+      settings.view_every_s = 0.5;
+      settings.longest_s = 120;
+      const auto run = run_closed_loop(*policy("efficiency"), model, settings);
+      CHECK(run.changes.size() <= 6);
+      CHECK(fixed_size(model, run.segments.back().workers, loss).loss < 1.03 * best);
+    }
+  }
+}
+
 TEST_CASE("a job without a known end is left alone after a few changes") {
   JobModel model = talk();
   model.end_is_known = false;
