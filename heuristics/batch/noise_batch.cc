@@ -196,7 +196,7 @@ PolicySpec noise_batch_policy() {
       .number("efficiency", &NoiseBatchSettings::efficiency, {0.05, 0.99}, "",
               "minimum worth of a sample, relative to a very small batch")
       .number("horizon_steps", &NoiseBatchSettings::horizon_steps, {10, 1e9}, "steps",
-              "steps over which the noise scale is averaged")
+              "measured steps over which the noise scale is averaged")
       .number("max_error", &NoiseBatchSettings::max_error, {0.01, 1}, "",
               "relative error of the noise scale below which it counts as known")
       .number("hysteresis", &NoiseBatchSettings::hysteresis, {1, 10}, "",

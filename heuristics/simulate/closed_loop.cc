@@ -161,6 +161,7 @@ class Loop {
     if (decision.jobs.empty()) return;
     const JobDecision& job = decision.jobs.front();
     out_.last_reason = job.reason;
+    if (job.reason.code == "settled" && out_.said_settled_s < 0) out_.said_settled_s = now_;
     if (job.workers) want(std::clamp(*job.workers, model_.min_workers, model_.max_workers), job.reason);
   }
 

@@ -46,6 +46,7 @@ struct Trajectory {
   double worker_seconds = 0;
   double cost = 0;
   double idle_s = 0;
+  double said_settled_s = -1;  // at which the policy first said that it is; negative: never
   std::uint32_t size_at(double now_s) const;
 };
 

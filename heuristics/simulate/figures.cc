@@ -67,6 +67,7 @@ Figures figures_of(const Trajectory& trajectory, const JobModel& model, const Lo
   }
   for (const auto& change : trajectory.changes) {
     if (change.at_s > figures.settled_s) ++figures.changes_after_settling;
+    if (trajectory.said_settled_s >= 0 && change.at_s > trajectory.said_settled_s) ++figures.changes_once_said;
   }
   return figures;
 }

@@ -37,6 +37,7 @@ struct Figures {
   double regret = 0;
   double settled_s = 0;
   std::uint32_t changes_after_settling = 0;
+  std::uint32_t changes_once_said = 0;  // after the policy said that it has settled
   double wasted_worker_seconds = 0;
   std::uint32_t last_size = 0;
 };

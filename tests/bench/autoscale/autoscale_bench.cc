@@ -81,9 +81,10 @@ int ends() {
 void print_regret(const char* rule, const char* shape, const Regret& regret) {
   std::printf(
       "{\"rule\": \"%s\", \"shape\": \"%s\", \"curve\": \"%s\", \"best\": %u, \"mean\": %.4f, \"worst\": %.4f, "
-      "\"worst_start\": %u, \"worst_end\": %u, \"changes_per_hour\": %.3f, \"settled_share\": %.4f}\n",
+      "\"worst_start\": %u, \"worst_end\": %u, \"changes_per_hour\": %.3f, \"comparisons_per_hour\": %.3f, "
+      "\"settled_share\": %.4f}\n",
       rule, shape, regret.curve.c_str(), regret.best, regret.mean, regret.worst, regret.worst_start, regret.worst_end,
-      regret.changes_per_hour, regret.settled_share);
+      regret.changes_per_hour, regret.comparisons_per_hour, regret.settled_share);
 }
 
 void regret_of_efficiency(const RealCurve& curve, double target, const char* shape, const RegretSetup& setup) {

@@ -48,8 +48,11 @@ Regret regret_on(const RealCurve& curve, const Policy& policy, const Loss& loss,
       const Figures figures = figures_of(trajectory, model, loss);
       result.mean += figures.regret;
       result.settled_share += figures.settled_s / trajectory.job_s;
-      const double hours = std::max(1.0, (trajectory.job_s - figures.settled_s) / 3600);
-      result.changes_per_hour = std::max(result.changes_per_hour, figures.changes_after_settling / hours);
+      const auto hours_from = [&](double since_s) { return std::max(1.0, (trajectory.job_s - since_s) / 3600); };
+      result.changes_per_hour =
+          std::max(result.changes_per_hour, figures.changes_once_said / hours_from(trajectory.said_settled_s));
+      result.comparisons_per_hour =
+          std::max(result.comparisons_per_hour, figures.changes_after_settling / hours_from(figures.settled_s));
       if (figures.regret > result.worst) {
         result.worst = figures.regret;
         result.worst_start = start;

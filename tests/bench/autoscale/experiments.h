@@ -20,8 +20,9 @@ struct Regret {
   std::uint32_t best = 0;
   double worst = 0;  // over starts and seeds
   double mean = 0;
-  double changes_per_hour = 0;  // after settling, the maximum
-  double settled_share = 0;     // of the job, mean
+  double changes_per_hour = 0;      // after the policy said that it has settled, the maximum
+  double comparisons_per_hour = 0;  // after the first good size, so with those of the search among good ones
+  double settled_share = 0;         // of the job, mean
   std::uint32_t worst_start = 0;
   std::uint32_t worst_end = 0;
 };
