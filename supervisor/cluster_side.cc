@@ -65,7 +65,8 @@ void ClusterSide::close() {
 }
 
 void ClusterSide::leased(const cluster::Lease& lease) {
-  core::LeaseGiven given{.version = lease.version, .hosts = {}, .reason = lease.reason, .hold = lease.hold};
+  core::LeaseGiven given{
+      .version = lease.version, .hosts = {}, .reason = lease.reason, .hold = lease.hold, .moves = lease.moves};
   for (const cluster::HostSlots& host : lease.slots) given.hosts.push_back(host_of(host));
   if (!given.hosts.empty()) queued_.clear();
   rates_.set_beside(lease.beside);
@@ -185,7 +186,10 @@ cluster::Report ClusterSide::make_report() {
   for (const core::WorkerView& worker : run.workers) {
     if (worker.phase == core::WorkerPhase::kMember) hosts.insert(worker.host);
   }
-  rates_.add(job.intervals, static_cast<std::uint32_t>(hosts.size()));
+  // Of the intervals of a report in which workers have moved, nobody can say on how many hosts they were.
+  const bool moved = !hosts_before_.empty() && hosts_before_ != hosts;
+  if (!moved) rates_.add(job.intervals, static_cast<std::uint32_t>(hosts.size()));
+  hosts_before_ = std::move(hosts);
   cluster::Report report;
   report.lease = run.lease ? run.lease->version : 0;
   report.holds = link_->holds().slots();

@@ -81,6 +81,7 @@ class ClusterSide {
   bool open_ = false;
   std::string queued_;  // as last reported
   std::map<AgentId, std::string> hosts_;
+  std::set<std::string> hosts_before_;          // that had members at the last report
   std::map<AgentId, std::set<WorkerId>> warm_;  // workers that have left, and whose processes wait
   std::shared_ptr<char> life_ = std::make_shared<char>();
 };

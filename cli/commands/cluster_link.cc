@@ -55,6 +55,7 @@ Result<std::unique_ptr<cluster::RunLink>> make_cluster_link(asio::io_context& io
     join.samples_total = config.policy.samples_total;
   }
   join.suspends_in_memory = true;
+  join.moves = true;
   join.suspends_to_file = plan.settings.has_checkpoints;
   join.priority = static_cast<std::int32_t>(config.job.priority);
   if (config.job.deadline_s > 0) join.deadline_s = config.job.deadline_s;

@@ -63,6 +63,7 @@ json to_json(const Join& join) {
           {"holds", to_json(join.holds)},
           {"samples_total", or_null(join.samples_total)},
           {"suspend", suspend},
+          {"moves", join.moves},
           {"wishes", demand},
           {"priority", join.priority},
           {"deadline_s", or_null(join.deadline_s)}};
@@ -111,6 +112,7 @@ json to_json(const Lease& lease) {
   json about{{"version", lease.version}, {"slots", to_json(lease.slots)}, {"reason", cut(lease.reason)}};
   if (lease.hold) about["hold"] = true;
   if (!lease.beside.empty()) about["beside"] = lease.beside;
+  if (lease.moves) about["moves"] = true;
   return {{"lease", about}};
 }
 
@@ -169,6 +171,7 @@ Join read_join(LineReader& from) {
     if (way != "file" && way != "host") from.wrong("suspend", "a list of \"file\" and \"host\"");
     (way == "file" ? join.suspends_to_file : join.suspends_in_memory) = true;
   }
+  join.moves = from.flag("moves");
   from.object("wishes", [&](LineReader& demand) {
     join.demand.one_host = demand.flag("one_host");
     join.demand.most_hosts = demand.whole("most_hosts", 0, kMaxHosts, 0);
@@ -222,6 +225,7 @@ Lease read_lease(LineReader& from) {
   lease.version = from.number("version", 1, kMaxCount);
   lease.slots = read_slots(from, "slots");
   lease.hold = from.flag("hold");
+  lease.moves = from.flag("moves");
   lease.reason = from.text("reason");
   if (!from.is_null("beside")) lease.beside = from.name("beside");
   return lease;

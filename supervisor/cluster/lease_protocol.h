@@ -3,11 +3,13 @@
 //
 //   up {"command":"join","protocol":1,"job":"j7"|null,"run":"NAME","directory":"/runs/NAME","pid":123,"min":1,"max":8,
 //          "start":2,"lease":0,"holds":[{"host":"h1","slots":[0,1]}],"samples_total":N|null,"suspend":["file"],
-//          "wishes":{"one_host":false,"most_hosts":0,"hosts":[]},
+//          "moves":true,"wishes":{"one_host":false,"most_hosts":0,"hosts":[]},
 //          "priority":0,"deadline_s":N|null}
 //   down  {"ok":true,"job":"j7"}  or  {"ok":false,"text":"why"}, after which the connection is closed
 //   down  {"lease":{"version":7,"slots":[{"host":"h1","slots":[0,1,3],"of":8}],"hold":false,"reason":"…",
-//          "beside":"j2"}}  beside: a job that has these slots, too; absent: none
+//          "beside":"j2","moves":true}}  beside: a job that has these slots, too; absent: none. moves: slots that the
+//          lease before it named and this one does not are exchanged for others; their workers train until successors
+//          take their places. Only for a run whose join says that it knows this; absent: false
 //   down  {"queue":{"place":3,"of":7,"why":"…"}}  while it has no slots
 //   down  {"end":{"why":"…"}}
 //   up    {"report":{"lease":7,"holds":[…],"phase":"training","workers":4,"step":120,"samples":30720,
@@ -74,6 +76,7 @@ struct Join {
   std::optional<std::uint64_t> samples_total = {};
   bool suspends_to_file = false;    // "suspend" contains "file": an empty lease makes it write a checkpoint and leave
   bool suspends_in_memory = false;  // "suspend" contains "host": `hold` of a lease makes it stand still
+  bool moves = false;               // it knows `moves` of a lease
   HostDemand demand = {};
   std::int32_t priority = 0;
   std::optional<std::uint64_t> deadline_s = {};  // after it has become a job
@@ -135,6 +138,7 @@ struct Lease {
   bool hold = false;  // stand still on these slots
   std::string reason;
   std::string beside = {};  // the id of a job that has these slots, too; empty: none
+  bool moves = false;       // slots that it no longer names are exchanged for others
   bool operator==(const Lease&) const = default;
 };
 

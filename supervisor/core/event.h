@@ -36,6 +36,8 @@ struct LeaseGiven {
   std::vector<HostSlots> hosts;
   std::string reason;
   bool hold = false;  // stand still there: the workers keep their state in memory and use no CPU
+  // Slots that it no longer names are exchanged for others: their workers train until successors take their places.
+  bool moves = false;
 };
 
 // The newest lease. A run whose supervisor was replaced keeps it until the cluster gives another.
@@ -44,6 +46,7 @@ struct LeaseState {
   std::uint32_t slots = 0;  // 0: the run waits
   std::string reason;
   bool hold = false;
+  bool moves = false;
   bool operator==(const LeaseState&) const = default;
 };
 

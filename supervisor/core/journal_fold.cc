@@ -379,7 +379,7 @@ void JournalFold::restore_agents(const record::RunState& about, State& state) {
 
 void JournalFold::restore_lease(const record::RunState& about, State& state) {
   state.lease = {about.lease_version.value_or(0), about.lease_slots.value_or(0), about.lease_reason.value_or(""),
-                 about.lease_hold.value_or(false)};
+                 about.lease_hold.value_or(false), about.lease_moves.value_or(false)};
   if (!about.only_counts || !about.only_slots) return;
   std::size_t next = 0;
   for (std::size_t i = 0; i < std::min(about.agents.size(), about.only_counts->size()); ++i) {

@@ -117,7 +117,7 @@ class JournalFold {
   void on(const record::SizeHeld& about) { state_.hold = SizeHold{Millis(about.for_ms.value_or(0))}; }
   void on(const record::SizeReleased&) { state_.hold.reset(); }
   void on(const record::LeaseTaken& about) {
-    state_.lease = {about.version, about.slots, about.reason, about.hold.value_or(false)};
+    state_.lease = {about.version, about.slots, about.reason, about.hold.value_or(false), about.moves.value_or(false)};
   }
   void on(const record::DrainRequested& about);
   void on(const record::UndrainRequested& about);

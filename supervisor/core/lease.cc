@@ -65,13 +65,14 @@ void Lease::on(const LeaseGiven& event) {
     if (event.version < desired_.lease.version) out_.journal(record::LeaseIgnored{event.version});
     return;
   }
-  record::LeaseTaken taken{event.version, 0, {}, event.reason, {}};
+  record::LeaseTaken taken{event.version, 0, {}, event.reason, {}, {}};
   if (event.hold) taken.hold = true;
+  if (event.moves) taken.moves = true;
   for (const HostSlots& host : event.hosts) {
     taken.slots += host.usable();
     taken.hosts.push_back(text_of(host));
   }
-  desired_.lease = {event.version, taken.slots, event.reason, event.hold};
+  desired_.lease = {event.version, taken.slots, event.reason, event.hold, event.moves};
   out_.journal(std::move(taken));
   applied_ = event.version;
   out_.look_again();

@@ -46,6 +46,12 @@ bool Planner::displaced(const Worker& worker) const {
   return !agent->usable() || !agent->may_use(worker.slot);
 }
 
+bool Planner::gives_back(const Worker& worker) const {
+  const Agent& agent = *roster_.agent(worker.agent);
+  const bool can_wait = agent.link == Link::kUp && !agent.drain && !agent.stopping;
+  return displaced(worker) && !(settings_.leased && desired_.lease.moves && can_wait);
+}
+
 // A recovery in the middle of a replacement leaves both workers in one slot: the older one leaves.
 bool Planner::yields_slot(const Worker& worker) const {
   const std::vector<WorkerId> occupants = roster_.occupants(worker.place());
@@ -57,10 +63,10 @@ CurrentMember Planner::current_member(WorkerId id) const {
   const Worker& worker = *roster_.worker(id);
   CurrentMember member{id, worker.place()};
   if (desired_.hold) return member;
-  member.displaced = displaced(worker) || yields_slot(worker);
-  member.replaced = desired_.replacements.contains(id);
-  member.can_overlap = roster_.occupants(member.place).size() == 1 && !roster_.is_blamed(member.place) &&
-                       roster_.agent(worker.agent)->reachable();
+  member.displaced = gives_back(worker) || yields_slot(worker);
+  member.replaced = desired_.replacements.contains(id) || displaced(worker);
+  member.can_overlap = !displaced(worker) && roster_.occupants(member.place).size() == 1 &&
+                       !roster_.is_blamed(member.place) && roster_.agent(worker.agent)->reachable();
   return member;
 }
 
@@ -200,7 +206,7 @@ ChangeDescription Planner::describe(const SwapDecision& decision, std::size_t ne
   }
   if (!drained.empty() && settings_.leased) {
     found.kind = next_size < size ? ChangeKind::kShrink : next_size > size ? ChangeKind::kGrow : ChangeKind::kMigrate;
-    found.reason = "give back slots of";
+    found.reason = desired_.lease.moves ? "exchange slots of" : "give back slots of";
     for (const std::string& host : drained) found.reason += " " + host;
     if (next_size != size) found.reason += ", " + sizes + " workers";
     found.reason += ": " + desired_.lease.reason;

@@ -40,6 +40,8 @@ class Planner {
   // Before the batch limits it.
   std::uint32_t asked_size() const;
   bool displaced(const Worker& worker) const;
+  // Displaced, and its slot is not just exchanged for another one.
+  bool gives_back(const Worker& worker) const;
   std::vector<Candidate> candidates() const;
   std::vector<Place> free_places() const;
   SwapInput swap_input() const;

@@ -117,7 +117,7 @@ void Reconciler::reconcile() {
 // The slots that a cluster takes are free before workers that still start join: these join in the change after it.
 void Reconciler::give_back_first(SwapDecision& decision) const {
   const bool gives_back = std::any_of(decision.leave.begin(), decision.leave.end(),
-                                      [&](WorkerId id) { return planner_.displaced(*roster_.worker(id)); });
+                                      [&](WorkerId id) { return planner_.gives_back(*roster_.worker(id)); });
   if (!settings_.leased || !gives_back || decision.stay.empty() || decision.bridge) return;
   const auto is_late = [&](WorkerId id) {
     return !roster_.worker(id)->ready() || (change_.stage == Stage::kPreparing && !change_.plans(id));

@@ -87,6 +87,7 @@ void StateRecord::record_lease(record::RunState& state) const {
   state.lease_slots = desired_.lease.slots;
   state.lease_reason = desired_.lease.reason;
   if (desired_.lease.hold) state.lease_hold = true;
+  if (desired_.lease.moves) state.lease_moves = true;
   state.only_counts.emplace();
   state.only_slots.emplace();
   for (AgentId id : state.agents) {

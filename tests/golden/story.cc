@@ -177,11 +177,12 @@ class Story {
     feed(event);
   }
 
-  // "VERSION A:0,1,3/4 B:2": slots 0, 1 and 3 of the four that A has.
+  // "VERSION A:0,1,3/4 B:2": slots 0, 1 and 3 of the four that A has. With "hold" or "moves".
   void lease(const Words& words) {
     LeaseGiven event{.version = number(words.at(0)), .hosts = {}, .reason = "share " + words[0]};
     for (std::size_t i = 1; i < words.size(); ++i) {
       if (words[i] == "hold") event.hold = true;
+      if (words[i] == "moves") event.moves = true;
       const std::size_t colon = words[i].find(':');
       if (colon == std::string::npos) continue;
       const std::size_t slash = words[i].find('/');

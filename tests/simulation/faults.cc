@@ -84,12 +84,14 @@ void Scenario::lease_fault() {
   draw_lease(leases_.chance(0.05) ? 0 : settings.min_workers);
   world_->lease_holds = leases_.chance(0.2);
   if (world_->lease_holds) world_->log("cluster", [] { return "lets the run stand still"; });
+  world_->lease_moves = leases_.chance(0.4);
   world_->supervisor->offer_hosts();
   if (!leases_.chance(0.4)) return;
   world_->queue.after(leases_.time(Micros(0), Micros(400'000)), [this] {
     if (healed_ || world_->exit_status || world_->supervisor->crashed()) return;
     draw_lease(world_->setup.settings.min_workers);
     world_->lease_holds = false;
+    world_->lease_moves = leases_.chance(0.4);
     world_->supervisor->offer_hosts();
   });
 }

@@ -210,9 +210,13 @@ void SupervisorProcess::offer_lease() {
     if (host->offered && !leased.only.empty()) given.hosts.push_back(std::move(leased));
   }
   const bool changed = given.hosts != world_.lease || world_.lease_held != world_.lease_holds;
-  if (changed || world_.lease_version == 0) ++world_.lease_version;
+  if (changed || world_.lease_version == 0) {
+    ++world_.lease_version;
+    world_.lease_moved = world_.lease_moves;
+  }
   world_.lease = given.hosts;
   given.hold = world_.lease_held = world_.lease_holds;
+  given.moves = world_.lease_moved;
   given.version = world_.lease_version;
   feed(std::move(given));
 }

@@ -82,7 +82,9 @@ class World {
   std::set<std::string> undrained;     // hosts to which that has been done again
   std::uint64_t lease_version = 0;
   bool lease_holds = false;
-  bool lease_held = false;  // in the newest version
+  bool lease_held = false;   // in the newest version
+  bool lease_moves = false;  // the next one exchanges slots
+  bool lease_moved = false;  // the newest one does
   std::map<AgentId, std::unique_ptr<AgentProcess>> agents;
   std::map<WorkerId, std::unique_ptr<WorkerProcess>> workers;
   std::map<WorkerId, const Host*> homes;  // including workers that are gone

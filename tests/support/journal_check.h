@@ -19,13 +19,14 @@ namespace elastictrain::testing {
 
 // What matters to the next supervisor whether the run is settled or not.
 inline std::string text_of_state(const core::Resumed& run) {
-  std::string text =
-      "generation " + std::to_string(run.generation) + ", issued " + std::to_string(run.issued) + ", target " +
-      std::to_string(run.target) + " (" + run.target_reason + "), ids " + std::to_string(run.last_agent) + " " +
-      std::to_string(run.last_worker) + (run.unsettled ? ", unsettled" : "") +
-      (run.hold ? std::string(" held ") + (run.hold->duration.count() > 0 ? "for a time" : "") : "") + " batch " +
-      std::to_string(run.plan_update.program_batch.value_or(0)) + " lease " + std::to_string(run.lease.version) + ":" +
-      std::to_string(run.lease.slots) + " (" + run.lease.reason + ")" + (run.lease.hold ? " holds" : "");
+  std::string text = "generation " + std::to_string(run.generation) + ", issued " + std::to_string(run.issued) +
+                     ", target " + std::to_string(run.target) + " (" + run.target_reason + "), ids " +
+                     std::to_string(run.last_agent) + " " + std::to_string(run.last_worker) +
+                     (run.unsettled ? ", unsettled" : "") +
+                     (run.hold ? std::string(" held ") + (run.hold->duration.count() > 0 ? "for a time" : "") : "") +
+                     " batch " + std::to_string(run.plan_update.program_batch.value_or(0)) + " lease " +
+                     std::to_string(run.lease.version) + ":" + std::to_string(run.lease.slots) + " (" +
+                     run.lease.reason + ")" + (run.lease.hold ? " holds" : "") + (run.lease.moves ? " moves" : "");
   for (const auto& worker : run.workers) {
     text += " " + to_string(worker.worker) + "@" + to_string(worker.agent) + ":" + std::to_string(worker.slot);
   }

@@ -184,6 +184,7 @@ struct RunState {
   std::optional<std::uint32_t> lease_slots;
   std::optional<std::string> lease_reason;
   std::optional<bool> lease_hold;
+  std::optional<bool> lease_moves;
   std::optional<bool> unsettled;  // taken over in the middle of a change, and not all workers have reported since
 };
 ET_RECORD(
@@ -205,7 +206,7 @@ ET_RECORD(
     ET_FIELD(target_synchronization).since(2).was("wished_synchronization"), ET_FIELD(last_agent),
     ET_FIELD(last_worker), ET_FIELD(only_counts).since(4), ET_FIELD(only_slots).since(4),
     ET_FIELD(lease_version).since(4), ET_FIELD(lease_slots).since(4), ET_FIELD(lease_reason).since(4),
-    ET_FIELD(lease_hold).since(4), ET_FIELD(unsettled).since(2))
+    ET_FIELD(lease_hold).since(4), ET_FIELD(lease_moves).since(5), ET_FIELD(unsettled).since(2))
 
 using ChangeRecords = RecordList<Prepare, Prepared, Cancel, GivenUp, Commit, Active, GenerationComplete, Idle, Abort,
                                  Halted, HaltSettled, BelowMin, StateLost, RunState>;

@@ -156,11 +156,14 @@ struct LeaseTaken {
   std::vector<std::string> hosts;
   std::string reason;
   std::optional<bool> hold;
+  std::optional<bool> moves;
 };
-ET_RECORD(LeaseTaken, "lease",
-          "The cluster's newest lease: how many slots the run may use from now on, and which, as \"host:0,1,3\". "
-          "`hold`: its workers stand still there.",
-          ET_FIELD(version), ET_FIELD(slots), ET_FIELD(hosts), ET_FIELD(reason), ET_FIELD(hold))
+ET_RECORD(
+    LeaseTaken, "lease",
+    "The cluster's newest lease: how many slots the run may use from now on, and which, as \"host:0,1,3\". "
+    "`hold`: its workers stand still there. `moves`: slots that it no longer names are exchanged for others; their "
+    "workers train until successors take their places.",
+    ET_FIELD(version), ET_FIELD(slots), ET_FIELD(hosts), ET_FIELD(reason), ET_FIELD(hold), ET_FIELD(moves))
 
 struct LeaseIgnored {
   std::uint64_t version = 0;

@@ -27,6 +27,7 @@ Join some_join() {
             .suspends_in_memory = true};
   join.priority = -7;
   join.deadline_s = 7200;
+  join.moves = true;
   join.demand = {.one_host = true, .most_hosts = 2, .hosts = {"h1", "h2"}};
   return join;
 }
@@ -90,6 +91,7 @@ TEST_CASE("what a cluster says arrives as it was said") {
       Lease{.version = 7, .slots = {{"h1", {0, 1, 3}, 8}, {"h2", {5}}}, .hold = true, .reason = "afs-l: gain"},
       Lease{.version = 8, .slots = {}, .hold = false, .reason = ""},
       Lease{.version = 9, .slots = {{"h1", {0}, 8}}, .hold = false, .reason = "gandiva: packing_tried", .beside = "j3"},
+      Lease{.version = 10, .slots = {{"h2", {1}, 8}}, .hold = false, .reason = "1 host", .moves = true},
       QueuePlace{.place = 3, .of = 7, .why = "earlier jobs"},
       End{"cancelled by its user"}};
   for (const FromCluster& message : messages) {
