@@ -12,12 +12,13 @@ namespace {
 
 using heuristics::leases::Slot;
 
-// One host. Runs do at once what their leases say; each makes 10 samples a second alone and 8 beside another one.
+// Runs do at once what their leases say; each makes 10 samples a second alone and 8 beside another one.
 class Story {
  public:
-  explicit Story(std::uint32_t slots = 1) : cluster_(settings()) {
+  explicit Story(std::uint32_t slots = 1) : Story(std::vector<HostLine>{{"h", slots}}) {}
+  explicit Story(const std::vector<HostLine>& hosts) : cluster_(settings()) {
     cluster_.begin(now_s_);
-    give(HostsChanged{{{"h", slots}}});
+    give(HostsChanged{hosts});
   }
 
   JobId submit(const std::string& name, JobSpec spec = {}, Limits limits = {}) {
@@ -45,6 +46,9 @@ class Story {
     give(join);
   }
 
+  // Something else happens.
+  void decide() { give(Command{1, {0, "root", true}, {}, Order::kPriority, id_text(cluster_.jobs().begin()->first), 0}); }
+
   void lose(JobId id) {
     give(Disconnected{connections_.at(id)});
     connections_.erase(id);
@@ -59,6 +63,7 @@ class Story {
   }
 
   double packed_rate = 8;
+  std::map<JobId, std::uint32_t> lost_hosts;  // one that it cannot reach
   const Job& job(JobId id) const { return cluster_.jobs().at(id); }
   const heuristics::leases::Lease& lease(JobId id) const { return cluster_.book().lease(id); }
   bool works(JobId id) const { return cluster_.book().in_use(id) > 0; }
@@ -89,6 +94,7 @@ class Story {
     report.stands = lease.hold;
     report.phase = "training";
     report.workers = static_cast<std::uint32_t>(report.holds.size());
+    if (lost_hosts.contains(id)) report.lost_hosts = {lost_hosts.at(id)};
     const bool packed = lease.beside != 0;
     if (beside_[id] != lease.beside) views_[id] = 0;
     beside_[id] = lease.beside;
@@ -178,6 +184,23 @@ TEST_CASE("a guest whose supervisor is lost moves nobody, and shares the slot ag
   CHECK(story.works(host));
   CHECK(story.works(guest));
   CHECK(story.lease(guest).beside == host);
+}
+
+TEST_CASE("a guest is not seated where its host has fewer slots than it was granted") {
+  Story story({{"h0", 1}, {"h1", 1}});
+  JobSpec two;
+  two.max = two.start = 2;
+  const JobId a = story.submit("a", two), b = story.submit("b", two);
+  for (int second = 0; second < 200 && story.decided("packing_kept") == 0; ++second) story.pass(1);
+  const JobId guest = story.job(a).beside != 0 ? a : b, host = guest == a ? b : a;
+  REQUIRE(story.lease(guest).slots.size() == 2);
+  story.lost_hosts[host] = 1;
+  story.pass(3);
+  story.decide();
+  story.pass(2);
+  CHECK(story.lease(host).slots == Slots{Slot{0, 0}});
+  CHECK(story.lease(host).beside == 0);
+  CHECK_FALSE(story.works(guest));
 }
 
 TEST_CASE("jobs with a deadline, wishes for hosts or limits share no slots") {
