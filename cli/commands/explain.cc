@@ -130,13 +130,39 @@ std::string field_of(const nlohmann::json& object, const char* name) {
   return found->is_string() ? printable(found->get<std::string>(), Lines::kOne) : json_text(*found);
 }
 
+// Slots of hosts: "h1:0,1 h2:3".
+std::string slots_text(const nlohmann::json& record, const char* name) {
+  std::string text;
+  const auto slots = record.find(name);
+  if (slots == record.end() || !slots->is_array()) return "?";
+  for (const auto& host : *slots) {
+    if (!host.is_object()) continue;
+    std::string numbers = field_of(host, "slots");
+    std::erase_if(numbers, [](char c) { return c == '[' || c == ']'; });
+    text += (text.empty() ? "" : " ") + field_of(host, "host") + ":" + numbers;
+  }
+  return text;
+}
+
+// Workers of a cluster's job that are to move, and what came of it.
+std::string move_text(const std::string& event, const nlohmann::json& record) {
+  const std::string job = "j" + field_of(record, "job");
+  if (event == "move_ended")
+    return job + ": move " + field_of(record, "outcome") + ": " + field_of(record, "why") + "\n";
+  return job + ": moves from " + slots_text(record, "from") + " to " + slots_text(record, "to") + ": " +
+         field_of(record, "why") + "\n";
+}
+
 // A decision of a cluster and the shares that it changed, a line each.
 std::string shared_text(std::string_view line, bool json) {
-  if (event_name(line) != "decided") return "";
+  const std::string event(event_name(line));
+  const bool is_move = event == "moving" || event == "move_ended";
+  if (event != "decided" && !is_move) return "";
   if (json) return std::string(line) + "\n";
   const nlohmann::json decided = parse_json(line);
   const auto time = decided.find("t");
   std::string text = time != decided.end() && time->is_number() ? clock_text(time->get<double>()) : "";
+  if (is_move) return text + move_text(event, decided);
   text += field_of(decided, "trigger") + ": " + field_of(decided, "slots") + " slots for " + field_of(decided, "jobs") +
           " jobs, " + field_of(decided, "waiting") + " wait (" + field_of(decided, "policy") + ")\n";
   const auto shares = decided.find("shares");

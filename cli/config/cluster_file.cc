@@ -137,6 +137,7 @@ class ClusterReader {
                       whole_key("slice_ms", 100, kMaxMs, to.slice_ms),
                       whole_key("suspended_per_slot", 0, 100, to.suspended_per_slot),
                       flag_key("packing", to.packing),
+                      flag_key("migration", to.migration),
                       whole_key("recall_timeout_ms", 100, kMaxMs, to.recall_timeout_ms),
                       whole_key("resume_timeout_ms", 100, kMaxMs, to.resume_timeout_ms),
                       whole_key("join_timeout_ms", 1000, kMaxMs, to.join_timeout_ms),

@@ -156,7 +156,7 @@ void LeaseBook::plan(const std::vector<std::pair<Holder, Slots>>& plan, const st
   set_pairs(plan, pairs);
   for (const auto& [holder, slots] : plan) {
     const auto found = accounts_.find(holder);
-    if (found != accounts_.end()) found->second.parks = false;
+    if (found != accounts_.end()) found->second.parks = found->second.moves = false;
     const bool guest = found != accounts_.end() && found->second.guest;
     for (const Slot slot : slots) {
       if (exists(slot)) set_planned(slot, holder, guest);
@@ -168,9 +168,14 @@ void LeaseBook::park(Holder holder) {
   accounts_[holder].parks = true;
 }
 
+void LeaseBook::move(Holder holder) {
+  accounts_[holder].moves = true;
+}
+
 void LeaseBook::take_out(Tenant& tenant, double now_s) {
   Account& account = accounts_[tenant.holder];
   tenant.leased = false;
+  tenant.moving = account.moves;
   tenant.recalled_s = now_s;
   tenant.recall_version = account.lease.version + 1;
   account.changed = true;
@@ -187,8 +192,11 @@ bool LeaseBook::may_go_on(Holder holder) const {
 }
 
 void LeaseBook::settle_tenant(Place& place, Tenant& tenant, double now_s) {
-  if (tenant.holder == kNobody || !tenant.leased || place.is_planned_for(tenant.holder)) return;
-  if (!accounts_[tenant.holder].parks) take_out(tenant, now_s);
+  if (tenant.holder == kNobody) return;
+  const Account& account = accounts_[tenant.holder];
+  const bool ends_move = !tenant.leased && tenant.moving && !account.moves;
+  const bool is_recalled = tenant.leased && !place.is_planned_for(tenant.holder) && !account.parks;
+  if (ends_move || is_recalled) take_out(tenant, now_s);
 }
 
 void LeaseBook::settle_planned(Slot slot, Holder holder, const std::set<Holder>& waiting) {
@@ -228,6 +236,13 @@ Holder LeaseBook::beside(Holder holder, const Slots& leased) const {
   return kNobody;
 }
 
+// A slot that is recalled as usual comes back first, so then nothing is exchanged.
+bool LeaseBook::is_exchange(Holder holder) const {
+  const Slots recalled = choose_owned(holder, [](const Tenant& own) { return !own.leased; });
+  const Slots moving = choose_owned(holder, [](const Tenant& own) { return !own.leased && own.moving; });
+  return !recalled.empty() && moving.size() == recalled.size();
+}
+
 bool LeaseBook::make_lease(Holder holder, Account& account, double now_s) {
   const bool had_hold = account.lease.hold;
   if (!account.changed && !account.neighbour_changed && !had_hold && !account.parks) return false;
@@ -240,7 +255,8 @@ bool LeaseBook::make_lease(Holder holder, Account& account, double now_s) {
   account.changed = account.neighbour_changed = false;
   if (is_away || !differs) return false;
   if (holds && !had_hold) account.parks_s = now_s;
-  account.lease = {account.lease.version + 1, std::move(leased), holds, holds ? account.lease.beside : other};
+  account.lease = {account.lease.version + 1, std::move(leased), holds, holds ? account.lease.beside : other,
+                   is_exchange(holder)};
   return true;
 }
 
@@ -323,7 +339,7 @@ Slots LeaseBook::vacate(Holder holder) {
   for (const Slot slot : owned_before) leave(slot, holder);
   account.held.clear();
   keep_parked(account, {});
-  account.parks = false;
+  account.parks = account.moves = false;
   if (!account.lease.slots.empty()) account.lease = {account.lease.version + (owned_before.empty() ? 0 : 1), {}};
   account.changed = account.neighbour_changed = false;
   return owned_before;
@@ -381,7 +397,7 @@ std::uint32_t LeaseBook::parked_on(Slot slot) const {
 
 bool LeaseBook::is_late(const Account& account, const Tenant& tenant, double before_s) const {
   return tenant.leased ? account.lease.hold && account.parks && account.parks_s <= before_s
-                       : tenant.recalled_s <= before_s;
+                       : tenant.recalled_s <= before_s && !tenant.moving;
 }
 
 Slots LeaseBook::overdue(Holder holder, double before_s) const {
@@ -396,7 +412,7 @@ double LeaseBook::recalled_since(Holder holder) const {
   if (found == accounts_.end()) return since_s;
   for (const Slot slot : found->second.owned) {
     const Tenant& own = *find(slot)->of(holder);
-    if (!own.leased) since_s = std::min(since_s, own.recalled_s);
+    if (!own.leased && !own.moving) since_s = std::min(since_s, own.recalled_s);
     if (is_late(found->second, own, since_s) && own.leased) since_s = found->second.parks_s;
   }
   return since_s;

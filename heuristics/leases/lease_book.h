@@ -10,6 +10,10 @@
 // back; the book knows that it was packed (broken_rules()). A lease names the other one of the pair while both have its
 // slots.
 //
+// A holder may be told to exchange slots (move()): its lease then says that what it no longer names is exchanged for
+// what it names newly. The holder keeps the old ones until its workers on the new ones have taken over, so these are
+// not late.
+//
 // A holder may be told to stand still (park()): its lease says so, and names the same slots. Once it has said that it
 // does, its slots pass on while its processes stay, with their state in memory. It goes on when all slots that are
 // planned for it are free, not with a part of them.
@@ -44,6 +48,7 @@ struct Lease {
   Slots slots;
   bool hold = false;        // stand still there
   Holder beside = kNobody;  // works on slots of this lease, too
+  bool moves = false;       // all slots that it has to give back are exchanged for others
 };
 
 // A guest shares the slots of its host: both are planned for the same ones.
@@ -74,6 +79,9 @@ class LeaseBook {
   void plan(const std::vector<std::pair<Holder, Slots>>& plan, const std::vector<Pair>& pairs = {});
   // After plan(), for a holder for which nothing is planned: instead of losing its slots it stands still on them.
   void park(Holder holder);
+  // After plan(), for a holder for which other slots are planned than it has: it exchanges them. The next plan()
+  // without it ends that: what has not been given back is then recalled as usual.
+  void move(Holder holder);
   // Carries out what can be carried out now. Returns the holders whose lease has changed, ascending.
   std::vector<Holder> settle(double now_s);
 
@@ -130,6 +138,7 @@ class LeaseBook {
     bool heard = false;     // it has said that it holds it, or the lease was made here
     double recalled_s = 0;  // since when it is its own but not leased
     std::uint64_t recall_version = 0;
+    bool moving = false;  // ... and exchanged for another
   };
   struct Place {
     Tenant first, second;  // the second one only beside a first
@@ -153,6 +162,7 @@ class LeaseBook {
     bool guest = false;     // of the pair
     bool parks = false;     // it is to stand still
     double parks_s = 0;     // since when its lease says so
+    bool moves = false;     // it exchanges slots
     bool changed = false;
     bool neighbour_changed = false;
     bool stands(bool has_leased) const { return parks || (!parked.empty() && !has_leased); }
@@ -182,6 +192,7 @@ class LeaseBook {
   void keep_parked(Account& account, const Slots& holds);
   bool may_go_on(Holder holder) const;
   Holder beside(Holder holder, const Slots& leased) const;
+  bool is_exchange(Holder holder) const;
   bool make_lease(Holder holder, Account& account, double now_s);
   bool is_late(const Account& account, const Tenant& tenant, double before_s) const;
   void find_broken(Holder holder, const Account& account, std::vector<std::string>& broken) const;

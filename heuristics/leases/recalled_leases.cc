@@ -34,14 +34,16 @@ void LeaseBook::recall_tenant(Holder holder, Slot slot, Holder beside) {
 
 void LeaseBook::recall_lease(Holder holder, const Lease& lease, double now_s) {
   Account& account = accounts_[holder];
-  account.lease = {std::max(account.lease.version, lease.version), {}, lease.hold, lease.beside};
+  account.lease = {std::max(account.lease.version, lease.version), {}, lease.hold, lease.beside, lease.moves};
   account.parks = lease.hold;
+  account.moves = lease.moves;
   account.parks_s = now_s;
   account.changed = account.neighbour_changed = false;
   for (const Slot slot : owned(holder)) {
     Tenant& own = *find(slot)->of(holder);
-    if (!own.leased || is_among(lease.slots, slot)) continue;
+    if (is_among(lease.slots, slot) || (!own.leased && own.moving == lease.moves)) continue;
     own.leased = false;
+    own.moving = lease.moves;
     own.recalled_s = now_s;
     own.recall_version = lease.version;
     set_unplanned(slot, holder);

@@ -164,9 +164,10 @@ void ClusterProcess::act(const jobs::Refuse& one) {
 }
 
 void ClusterProcess::act(const jobs::SendLease& lease) {
-  server_->send(lease.connection,
-                to_line(FromCluster(Lease{lease.version, named(lease.slots), lease.hold, lease.reason,
-                                          lease.beside == 0 ? std::string() : jobs::id_text(lease.beside)})));
+  server_->send(
+      lease.connection,
+      to_line(FromCluster(Lease{lease.version, named(lease.slots), lease.hold, lease.reason,
+                                lease.beside == 0 ? std::string() : jobs::id_text(lease.beside), lease.moves})));
 }
 
 void ClusterProcess::act(const jobs::SendPlace& place) {
@@ -289,6 +290,7 @@ void ClusterProcess::take_join(std::uint64_t connection, const Peer& peer, const
   if (join.deadline_s) event.spec.deadline_s = static_cast<double>(*join.deadline_s);
   event.spec.suspends = join.suspends_to_file;
   event.spec.stands = join.suspends_in_memory;
+  event.moves = join.moves;
   event.spec.one_host = join.demand.one_host;
   event.spec.most_hosts = join.demand.most_hosts;
   event.spec.hosts = join.demand.hosts;
@@ -317,7 +319,9 @@ void ClusterProcess::take_report(std::uint64_t connection, const Report& report)
   event.step = report.step;
   event.samples = report.samples;
   event.samples_total = report.samples_total;
-  for (const Rate& rate : report.rates) event.rates.push_back({rate.workers, rate.samples_per_s, rate.views});
+  for (const Rate& rate : report.rates) {
+    event.rates.push_back({rate.workers, rate.samples_per_s, rate.views, false, rate.hosts});
+  }
   for (const Rate& rate : report.packed_rates) {
     event.rates.push_back({rate.workers, rate.samples_per_s, rate.views, true});
   }

@@ -134,6 +134,10 @@ Object job_json(const jobs::Job& job, const jobs::Cluster& cluster, const Cluste
   out["beside"] = beside == 0 ? Object() : Object(jobs::id_text(beside));
   out["leased"] = places_json(works ? book.lease(job.id).slots : jobs::Slots(), cluster.hosts());
   out["stands_on"] = places_json(book.parked(job.id), cluster.hosts());
+  if (job.move) {
+    out["moving"] = {{"from", places_json(job.move->from, cluster.hosts())},
+                     {"to", places_json(job.move->to, cluster.hosts())}};
+  }
   out["version"] = book.lease(job.id).version;
   out["overdue"] =
       places_json(book.overdue(job.id, facts.now_s - cluster.settings().recall_timeout_s), cluster.hosts());

@@ -1,5 +1,6 @@
 // The records of a cluster's journal as JSON and back.
 #include <algorithm>
+#include <iterator>
 #include <nlohmann/json.hpp>
 
 #include "supervisor/cluster/cluster_journal.h"
@@ -31,6 +32,14 @@ jobs::Order order_named(const std::string& name) {
     if (name == order_name(order)) return order;
   }
   return jobs::Order::kCancel;
+}
+
+constexpr const char* kOutcomes[] = {"done", "superseded", "taken_back", "kept", "undone"};
+
+record::MoveOutcome outcome_named(const std::string& name) {
+  const auto found = std::find(std::begin(kOutcomes), std::end(kOutcomes), name);
+  return found == std::end(kOutcomes) ? record::MoveOutcome::kSuperseded
+                                      : static_cast<record::MoveOutcome>(found - std::begin(kOutcomes));
 }
 
 // --- To JSON
@@ -108,6 +117,18 @@ struct Encode {
     out["reason"] = one.reason;
     if (one.hold) out["hold"] = true;
     if (one.beside != 0) out["beside"] = one.beside;
+    if (one.moves) out["moves"] = true;
+  }
+  void operator()(const record::Moving& one) const {
+    event("moving", one.job);
+    out["from"] = slots_json(one.from, hosts);
+    out["to"] = slots_json(one.to, hosts);
+    out["why"] = one.why;
+  }
+  void operator()(const record::MoveEnded& one) const {
+    event("move_ended", one.job);
+    out["outcome"] = kOutcomes[static_cast<std::size_t>(one.outcome)];
+    out["why"] = one.why;
   }
   void operator()(const record::Stood& one) const {
     event("stands", one.job);
@@ -253,7 +274,15 @@ std::optional<jobs::Record> record_of_job(const std::string& event, const nlohma
                           slots_from(in.at("slots"), hosts),
                           in.at("reason").get<std::string>(),
                           in.value("hold", false),
-                          in.value("beside", jobs::JobId(0))};
+                          in.value("beside", jobs::JobId(0)),
+                          in.value("moves", false)};
+  }
+  if (event == "moving") {
+    return record::Moving{job, slots_from(in.at("from"), hosts), slots_from(in.at("to"), hosts),
+                          in.at("why").get<std::string>()};
+  }
+  if (event == "move_ended") {
+    return record::MoveEnded{job, outcome_named(in.at("outcome").get<std::string>()), in.at("why").get<std::string>()};
   }
   if (event == "stands") return record::Stood{job, slots_from(in.at("slots"), hosts)};
   if (event == "returned") return record::Returned{job, slots_from(in.at("slots"), hosts)};

@@ -208,6 +208,11 @@ class Cluster:
             records = [json.loads(line) for line in file if line.strip()]
         return [record for record in records if event in (None, record["event"])]
 
+    def run_journal(self, name, event):
+        """Records of the run of a job."""
+        with open(os.path.join(self.job(name)["directory"], "journal.jsonl")) as file:
+            return [record for record in map(json.loads, file) if record["event"] == event]
+
     def processes(self):
         mark = f"{harness.MARK}={self.token}".encode()
         return [pid for pid in map(int, filter(str.isdigit, os.listdir("/proc")))

@@ -37,8 +37,9 @@ struct SendLease {
   std::uint64_t version = 0;
   Slots slots;
   std::string reason;
-  bool hold = false;  // stand still there
-  JobId beside = 0;   // works on slots of this lease, too
+  bool hold = false;   // stand still there
+  JobId beside = 0;    // works on slots of this lease, too
+  bool moves = false;  // what it no longer names is exchanged for other slots
 };
 struct SendPlace {
   Connection connection = 0;

@@ -110,7 +110,8 @@ double Cluster::due_s(const Job& job, double now_s) const {
       return pressed ? probe_s : std::min(probe_s, job.ending_s + settings_.recall_timeout_s * (job.signals + 1));
     }
     case Phase::kJoined:
-      return job.overdue_reported ? kNever : book_.recalled_since(job.id) + settings_.recall_timeout_s;
+      return std::min(job.overdue_reported ? kNever : book_.recalled_since(job.id) + settings_.recall_timeout_s,
+                      job.move && !job.move->back ? job.move->begun_s + settings_.join_timeout_s : kNever);
     case Phase::kEnded:
       break;
   }
@@ -179,7 +180,8 @@ void Cluster::settle(double now_s) {
     if (found == jobs_.end()) continue;
     Job& job = found->second;
     const auto& lease = book_.lease(holder);
-    write(record::Leased{job.id, lease.version, lease.slots, job.why, lease.hold, lease.beside});
+    write(record::Leased{job.id, lease.version, lease.slots, job.why, lease.hold, lease.beside, lease.moves});
+    job.placed_s = now_s;
     if (lease.beside != job.packed.beside) job.packed = {lease.beside, lease.version, {}};
     if (job.below_share && !lease.slots.empty()) {
       job.below_share = false;
@@ -193,7 +195,8 @@ void Cluster::settle(double now_s) {
 void Cluster::send_lease(const Job& job) {
   const auto& lease = book_.lease(job.id);
   if (job.phase == Phase::kJoined && lease.version > 0) {
-    actions_.emplace_back(SendLease{job.connection, lease.version, lease.slots, job.why, lease.hold, lease.beside});
+    actions_.emplace_back(
+        SendLease{job.connection, lease.version, lease.slots, job.why, lease.hold, lease.beside, lease.moves});
   }
 }
 

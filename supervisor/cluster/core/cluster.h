@@ -20,6 +20,7 @@
 
 #include "heuristics/leases/lease_book.h"
 #include "heuristics/placement/placement.h"
+#include "heuristics/placement/repair.h"
 #include "heuristics/sharing/policy.h"
 #include "heuristics/sharing/whole_shares.h"
 #include "supervisor/cluster/core/action.h"
@@ -41,6 +42,7 @@ struct Settings {
   double probe_interval_s = 1;           // between two looks at a run whose connection was lost
   std::uint32_t suspended_per_slot = 0;  // jobs that may stand still in memory there; 0: none does
   bool packing = false;                  // two jobs may share slots, under a policy that packs
+  bool migration = true;                 // workers may move between hosts, where that pays
   std::uint32_t max_failures = 5;        // in a row, without progress
   std::uint32_t max_jobs = 20'000;       // that have not ended
   std::size_t kept_ended = 1000;
@@ -122,6 +124,23 @@ class Cluster {
   void seat_guests(Round& round) const;
   static std::string packing_text(const Round& round, std::size_t place);
 
+  // Workers that move between hosts. In migrating.cc.
+  bool is_whole(const Round& round, const Slots& slots) const;
+  Slots leaving(const Job& job) const;
+  bool goes_back(const Round& round, const Job& job) const;
+  void keep_moves(Round& round) const;
+  bool is_steady(const Round& round, std::size_t place, double now_s) const;
+  std::vector<std::vector<bool>> free_slots(const Round& round) const;
+  heuristics::placement::Resident resident_of(const Round& round, std::size_t place, double now_s) const;
+  std::vector<heuristics::placement::Seeker> seekers(const Round& round, std::vector<std::size_t>& places) const;
+  void repair(Round& round, double now_s);
+  bool judge(Round& round, const std::vector<std::vector<bool>>& free, double now_s);
+  void begin_move(Round& round, std::size_t place, Slots to, const std::string& why, double now_s);
+  void end_moves(const Round& round, double now_s);
+  void end_move(Job& job, record::MoveOutcome outcome, const std::string& why, double now_s);
+  void take_moved(Job& job, double now_s);
+  std::string move_text(const Job& job) const;
+
   // In deadlines.cc.
   static double deadline_at_s(const Job& job);
   static std::optional<std::uint32_t> slots_in_time(const Job& job, const heuristics::sharing::Curve& curve,
@@ -157,6 +176,7 @@ class Cluster {
   void take_in(Job& job, const Join& event, double now_s);
   void hear(Job& job, std::uint64_t lease, const Slots& holds, bool stands, double now_s);
   void take_figures(Job& job, const Report& report, double now_s);
+  bool take_rates(Job& job, const Report& report) const;
   void lose(Job& job, double now_s);
   void left(Job& job, int status, const std::string& why, double now_s);
   void failed(Job& job, int status, const std::string& why, double now_s);

@@ -53,6 +53,7 @@ void Cluster::decide(double now_s) {
   bound(round, now_s);
   exchange(round);
   place(round);
+  repair(round, now_s);
   seat_guests(round);
   adopt(round, now_s);
   gone_.clear();
@@ -217,6 +218,7 @@ void Cluster::adopt(Round& round, double now_s) {
                                                  : ": no slot has memory for another job (suspended_per_slot)");
     }
     if (!job.paused) job.why += deadline_text(job, now_s);
+    job.why += move_text(job);
     job.to_stand = share > 0 && round.grants[place].slots < 1 && job.spec.stands && settings_.suspended_per_slot > 0;
     job.below_share = place < round.reserved.size() && !round.reserved[place].empty() && share < round.shares[place];
     const JobId beside = share > 0 && round.is_guest(place) ? round.jobs[round.host_of[place]]->id : 0;
@@ -233,6 +235,7 @@ void Cluster::adopt(Round& round, double now_s) {
     left_idle_ = left_idle_ || round.slots_of[place].size() < round.shares[place];
   }
   trigger_.clear();
+  end_moves(round, now_s);
   if (!decided.shares.empty()) write(std::move(decided));
   std::vector<std::pair<Holder, Slots>> plan;
   std::vector<Holder> standing;
@@ -245,6 +248,9 @@ void Cluster::adopt(Round& round, double now_s) {
   }
   book_.plan(plan, pairs);
   for (const Holder holder : standing) book_.park(holder);
+  for (const auto& [id, job] : jobs_) {
+    if (job.move) book_.move(id);
+  }
   settle(now_s);
   send_places();
 }

@@ -52,6 +52,9 @@ struct Cluster::Round {
   }
 };
 
+// By host. In placing.cc.
+std::vector<heuristics::placement::Piece> pieces_of(const Slots& slots);
+
 // What two jobs in the same slots do together, for people. In packing.cc.
 std::string looks_text(const heuristics::sharing::Grant& grant);
 

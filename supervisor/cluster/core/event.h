@@ -14,7 +14,6 @@
 namespace elastictrain::jobs {
 
 using Request = std::uint64_t;  // whom to answer
-using heuristics::leases::Slots;
 
 struct HostLine {
   std::string name;
@@ -43,7 +42,8 @@ struct Join {
   std::string job;  // id that submit gave; empty: none
   std::string directory;
   std::int64_t pid = 0;
-  JobSpec spec;  // without arguments
+  JobSpec spec;        // without arguments
+  bool moves = false;  // it knows leases that exchange slots
   std::uint64_t lease = 0;
   Slots holds;
   double unix_s = 0;
@@ -53,7 +53,8 @@ struct RateSeen {
   std::uint32_t workers = 0;
   double samples_per_s = 0;
   std::uint32_t views = 0;
-  bool packed = false;  // while another run shared its slots
+  bool packed = false;      // while another run shared its slots
+  std::uint32_t hosts = 1;  // on which its workers were
 };
 
 struct Report {

@@ -6,8 +6,10 @@
 #include <map>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
+#include "heuristics/leases/lease_book.h"
 #include "heuristics/sharing/view.h"
 
 namespace elastictrain::jobs {
@@ -15,9 +17,12 @@ namespace elastictrain::jobs {
 using JobId = std::uint64_t;       // from 1, never used again; 0: none
 using Connection = std::uint64_t;  // of a run's supervisor, from 1; 0: none
 
+using heuristics::leases::Slots;
+
 inline constexpr double kNever = heuristics::sharing::kNever;
 
 std::string id_text(JobId id);  // "j7"
+std::uint32_t hosts_of(const Slots& slots);
 
 struct Owner {
   std::uint32_t uid = 0;
@@ -83,6 +88,21 @@ struct Packed {
   Measured rate;              // at its present size
 };
 
+// Its workers move from some slots to others. Slots: all of its own, before and after.
+struct Move {
+  Slots from, to;
+  std::string why;
+  double begun_s = 0;
+  bool back = false;  // it has taken too long
+  bool undoes = false;
+  Slots kept;  // for a job that waits for the slots that become free: nobody else is given these meanwhile
+};
+
+// It has moved, and is measured where it is now.
+struct Trial {
+  Slots from, to;
+};
+
 struct Job {
   JobId id = 0;
   JobSpec spec;
@@ -115,8 +135,15 @@ struct Job {
   std::uint64_t samples = 0;
   std::uint64_t memory_bytes = 0;
   std::optional<std::uint32_t> wants;
-  std::map<std::uint32_t, Measured> rates;  // by workers, while it shared no slots
+  std::map<std::uint32_t, Measured> rates;                                     // by workers, while it shared no slots
+  std::map<std::pair<std::uint32_t, std::uint32_t>, Measured> rates_by_hosts;  // by workers and hosts
   Packed packed;
+  bool moves = false;          // its run knows leases that exchange slots
+  double start_s = 10;         // of its workers, as far as is known
+  double placed_s = 0;         // its newest lease
+  double may_move_from_s = 0;  // after a move that came to nothing
+  std::optional<Move> move;
+  std::optional<Trial> trial;
   std::vector<std::uint32_t> lost_hosts;
   std::uint32_t slots_in_time = 0;  // that it is to have at least, to end in time; 0: none
   bool in_time = false;             // they could be given

@@ -98,6 +98,7 @@ void Cluster::take_in(Job& job, const Join& event, double now_s) {
   if (!ending) job.phase = Phase::kJoined;
   job.resume = true;
   job.reported = false;
+  job.moves = event.moves;
   job.place_reported = 0;
   write(record::HasJoined{job.id, job.directory, job.pid, job.spec.suspends, event.lease, event.holds});
   actions_.emplace_back(Welcome{event.connection, job.id});
@@ -115,6 +116,7 @@ void Cluster::hear(Job& job, std::uint64_t lease, const Slots& holds, bool stand
   const bool was_away = is_away(job);
   const Slots returned = book_.hear(job.id, {lease, holds}, now_s);
   if (!returned.empty()) write(record::Returned{job.id, returned});
+  if (job.move) take_moved(job, now_s);
   const Slots still = stands ? book_.stand(job.id, lease) : Slots();
   if (!still.empty()) write(record::Stood{job.id, still});
   const bool gave_up = !returned.empty() || !still.empty();
@@ -141,6 +143,8 @@ void Cluster::handle(const Report& event, double now_s) {
 void Cluster::take_figures(Job& job, const Report& report, double now_s) {
   const auto wants = job.wants;
   job.reported = true;
+  const bool starts = job.run_phase != "training" && report.phase == "training" && job.step == 0;
+  if (starts && job.first_start_s != kNever) job.start_s = std::max(0.0, now_s - std::max(job.placed_s, job.lost_s));
   job.run_phase = report.phase;
   job.workers = report.workers;
   job.step = report.step;
@@ -150,17 +154,7 @@ void Cluster::take_figures(Job& job, const Report& report, double now_s) {
   job.wants = report.wants;
   job.lost_hosts = report.lost_hosts;
   if (report.samples_total) job.spec.samples_total = report.samples_total;
-  bool measured = false;
-  for (const RateSeen& rate : report.rates) {
-    if (rate.packed) {
-      const bool present = job.packed.beside != 0 && report.lease >= job.packed.version;
-      if (present && rate.workers == report.workers) job.packed.rate = {rate.samples_per_s, rate.views};
-      continue;
-    }
-    Measured& known = job.rates[rate.workers];
-    const Measured before = std::exchange(known, {rate.samples_per_s, std::max(1U, rate.views)});
-    measured = measured || before.views == 0 || before.counts() != known.counts();
-  }
+  const bool measured = take_rates(job, report);
   if (wants != job.wants) decide_soon(now_s, id_text(job.id) + " wants another size");
   if (measured) decide_soon(now_s, id_text(job.id) + " was measured");
   if (falls_behind(job, now_s)) decide_soon(now_s, id_text(job.id) + " falls behind its deadline");
@@ -245,6 +239,7 @@ void Cluster::left(Job& job, int status, const std::string& why, double now_s) {
     if (!progress) job.not_before_s = now_s + kFirstDelay_s * static_cast<double>(1U << (job.failures - 1));
   }
   const Slots slots = book_.vacate(job.id);
+  if (job.move || job.trial) end_move(job, record::MoveOutcome::kSuperseded, "it has no worker any more", now_s);
   job.share = 0;
   job.beside = 0;
   job.packed = {};
@@ -269,6 +264,8 @@ void Cluster::finish(Job& job, int status, const std::string& why, double now_s)
   if (!cancelled || job.why.empty()) job.why = why;
   job.exit_status = status;
   job.ended_s = now_s;
+  job.move.reset();
+  job.trial.reset();
   job.share = 0;
   job.beside = 0;
   job.slots_in_time = 0;
@@ -310,7 +307,13 @@ void Cluster::end(Job& job, const std::string& why, double now_s) {
 // --- What time brings
 
 void Cluster::look_after(Job& job, double now_s) {
-  if (job.phase == Phase::kJoined) return recall_in_time(job, now_s);
+  if (job.phase == Phase::kJoined) {
+    if (job.move && !job.move->back && now_s >= job.move->begun_s + settings_.join_timeout_s) {
+      job.move->back = true;
+      decide_soon(now_s, id_text(job.id) + " does not get to its new slots");
+    }
+    return recall_in_time(job, now_s);
+  }
   if (job.phase == Phase::kStarting && now_s - job.lost_s >= settings_.join_timeout_s) {
     end(job, "it was started and did not join within " + protocol::duration_text(settings_.join_timeout_s), now_s);
   }

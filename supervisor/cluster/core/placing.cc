@@ -13,15 +13,6 @@ using heuristics::leases::kNobody;
 
 namespace {
 
-std::vector<placement::Piece> pieces_of(const Slots& slots) {
-  std::vector<placement::Piece> pieces;
-  for (const auto slot : slots) {
-    if (pieces.empty() || pieces.back().host != slot.host) pieces.push_back({slot.host, 0});
-    ++pieces.back().slots;
-  }
-  return pieces;
-}
-
 // Never more than there is on a host: those that were placed before have the first right.
 void clip(std::vector<placement::Piece>& pieces, std::vector<std::uint32_t>& left) {
   for (auto& piece : pieces) {
@@ -91,6 +82,15 @@ class Numbers {
 };
 
 }  // namespace
+
+std::vector<placement::Piece> pieces_of(const Slots& slots) {
+  std::vector<placement::Piece> pieces;
+  for (const auto slot : slots) {
+    if (pieces.empty() || pieces.back().host != slot.host) pieces.push_back({slot.host, 0});
+    ++pieces.back().slots;
+  }
+  return pieces;
+}
 
 std::vector<std::uint32_t> Cluster::room_for(const Job& job, const std::vector<std::uint32_t>& free) const {
   std::vector<std::uint32_t> room = free;

@@ -65,7 +65,21 @@ struct Recall {
     account(*found);
     if (found->first_start_s == kNever && !record.slots.empty()) found->first_start_s = now_s;
     if (record.beside != found->packed.beside) found->packed = {record.beside, record.version, {}};
-    book.recall_lease(record.job, {record.version, record.slots, record.hold, record.beside}, now_s);
+    book.recall_lease(record.job, {record.version, record.slots, record.hold, record.beside, record.moves}, now_s);
+  }
+  void operator()(const record::Moving& record) const {
+    Job* const found = job(record.job);
+    if (found == nullptr || !found->live()) return;
+    found->trial.reset();
+    found->move = {record.from, record.to, record.why, now_s, false, false, {}};
+  }
+  void operator()(const record::MoveEnded& record) const {
+    Job* const found = job(record.job);
+    if (found == nullptr) return;
+    found->trial.reset();
+    if (record.outcome == record::MoveOutcome::kDone && found->move)
+      found->trial = {found->move->from, found->move->to};
+    found->move.reset();
   }
   void operator()(const record::Stood& record) const {
     Job* const found = job(record.job);
@@ -125,6 +139,8 @@ struct Recall {
     found->slot_s = record.slot_s;
     for (const RateSeen& rate : record.rates) found->rates[rate.workers] = {rate.samples_per_s, rate.views};
     found->ended_s = now_s;
+    found->move.reset();
+    found->trial.reset();
     found->share = 0;
     found->beside = 0;
     book.forget(record.job);

@@ -43,8 +43,27 @@ struct Leased {
   std::uint64_t version = 0;
   Slots slots;
   std::string reason;
-  bool hold = false;  // stand still there
-  JobId beside = 0;   // works on slots of this lease, too
+  bool hold = false;   // stand still there
+  JobId beside = 0;    // works on slots of this lease, too
+  bool moves = false;  // what it no longer names is exchanged for other slots
+};
+// Its workers move from some slots to others. Before the lease that says so.
+struct Moving {
+  JobId job = 0;
+  Slots from, to;  // all of its slots, before and after
+  std::string why;
+};
+enum class MoveOutcome : std::uint8_t {
+  kDone,        // all have moved
+  kSuperseded,  // something else was decided meanwhile
+  kTakenBack,   // they stay where they were
+  kKept,        // it was measured that it trains at least as fast as before
+  kUndone,      // it was measured that it trains slower: it is to move back
+};
+struct MoveEnded {
+  JobId job = 0;
+  MoveOutcome outcome = MoveOutcome::kDone;
+  std::string why;
 };
 // It stands still, and its slots pass on.
 struct Stood {
@@ -99,8 +118,9 @@ struct HasEnded {
 
 namespace elastictrain::jobs {
 
-using Record = std::variant<record::Began, record::Hosts, record::Submitted, record::Decided, record::Leased,
-                            record::Stood, record::Returned, record::Started, record::HasJoined, record::Lost,
-                            record::Ordered, record::Overdue, record::Left, record::HasEnded>;
+using Record =
+    std::variant<record::Began, record::Hosts, record::Submitted, record::Decided, record::Leased, record::Stood,
+                 record::Returned, record::Started, record::HasJoined, record::Lost, record::Ordered, record::Overdue,
+                 record::Left, record::HasEnded, record::Moving, record::MoveEnded>;
 
 }  // namespace elastictrain::jobs

@@ -87,6 +87,7 @@ void Cluster::reserve(Round& round) const {
     }
   }
   round.open = std::move(left);
+  keep_moves(round);
 }
 
 // What one job after the other would use.

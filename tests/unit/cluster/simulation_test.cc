@@ -2,6 +2,7 @@
 #include <doctest/doctest.h>
 
 #include <cstdlib>
+#include <map>
 #include <string>
 
 #include "world.h"
@@ -19,6 +20,7 @@ std::pair<std::uint64_t, std::uint64_t> seeds() {
 TEST_CASE("under any faults no slot is used twice, and every job ends at last") {
   const auto [from, to] = seeds();
   std::uint64_t events = 0, kept = 0, undone = 0;
+  std::map<record::MoveOutcome, std::uint64_t> moves;
   int broken = 0;
   for (std::uint64_t seed = from; seed <= to && broken < 5; ++seed) {
     World world(seed);
@@ -26,6 +28,7 @@ TEST_CASE("under any faults no slot is used twice, and every job ends at last") 
     events += world.events();
     kept += world.kept();
     undone += world.undone();
+    for (const auto& [outcome, count] : world.moves()) moves[outcome] += count;
     if (problem.empty()) continue;
     ++broken;
     FAIL_CHECK("seed " << seed << ": " << problem);
@@ -33,6 +36,14 @@ TEST_CASE("under any faults no slot is used twice, and every job ends at last") 
   CHECK(events > (to - from + 1) * 50);
   if (std::getenv("ELASTICTRAIN_SEEDS") != nullptr) return;  // others may have few pairs
   MESSAGE(kept << " pairs were kept and " << undone << " undone");
+  MESSAGE(moves[record::MoveOutcome::kDone] << " moves were done, " << moves[record::MoveOutcome::kKept] << " kept, "
+                                            << moves[record::MoveOutcome::kUndone] << " undone, "
+                                            << moves[record::MoveOutcome::kTakenBack] << " taken back, "
+                                            << moves[record::MoveOutcome::kSuperseded] << " superseded");
+  for (const auto outcome : {record::MoveOutcome::kDone, record::MoveOutcome::kKept, record::MoveOutcome::kUndone,
+                             record::MoveOutcome::kTakenBack, record::MoveOutcome::kSuperseded}) {
+    CHECK(moves[outcome] > 5);
+  }
   CHECK(kept > 20);
   CHECK(undone > 20);
 }

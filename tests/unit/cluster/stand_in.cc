@@ -11,8 +11,17 @@ double rate_of(std::size_t workers) {
   return rate;
 }
 
+double speed_on(JobId job, std::uint32_t hosts) {
+  const double factors[] = {1, 0.8, 1.2};
+  return hosts < 2 ? 1 : factors[job % 3];
+}
+
+std::uint32_t StandIn::hosts() const {
+  return hosts_of({processes.begin(), processes.end()});
+}
+
 void StandIn::train(double now_s) {
-  const double speed = beside == 0 ? 1 : packed_speed();
+  const double speed = speed_on(job, hosts()) * (beside == 0 ? 1 : packed_speed());
   if (!stands && processes.size() >= spec.min) {
     samples += speed * rate_of(processes.size()) * std::max(0.0, now_s - trained_s);
   }
@@ -27,7 +36,7 @@ bool StandIn::wants_to_leave() const {
   return allowed.empty() && !processes.empty() && spec.suspends;
 }
 
-void StandIn::take(std::uint64_t version, const Slots& slots, bool hold_now, JobId beside_now) {
+void StandIn::take(std::uint64_t version, const Slots& slots, bool hold_now, JobId beside_now, bool moves_now) {
   if (version <= seen) return;
   if (beside_now != beside) packed_views = 0;
   beside = beside_now;
@@ -36,13 +45,27 @@ void StandIn::take(std::uint64_t version, const Slots& slots, bool hold_now, Job
   if (stands && !hold_now) still = processes;
   std::erase_if(still, [this](Slot slot) { return allowed.contains(slot); });
   hold = hold_now;
+  moves = moves_now;
   stands = stands && hold;
 }
 
 void StandIn::lose_processes() {
   processes.clear();
+  successors.clear();
   still.clear();
   stands = false;
+}
+
+bool StandIn::exchange() {
+  const bool trains =
+      std::any_of(processes.begin(), processes.end(), [&](Slot slot) { return !allowed.contains(slot); });
+  if (!trains) return true;
+  const bool ready = std::all_of(allowed.begin(), allowed.end(),
+                                 [&](Slot slot) { return processes.contains(slot) || successors.contains(slot); });
+  if (ready) return true;
+  std::erase_if(successors, [&](Slot slot) { return !allowed.contains(slot); });
+  if (!faults.cannot_start) successors.insert(allowed.begin(), allowed.end());
+  return false;
 }
 
 void StandIn::follow() {
@@ -50,12 +73,21 @@ void StandIn::follow() {
     stands = true;
     return;
   }
+  if (moves && !exchange()) return;
   std::erase_if(processes, [&](Slot slot) {
     const bool goes = !allowed.contains(slot);
     return goes && !(faults.keeps_slot && processes.size() == 1);
   });
   std::erase_if(still, [this](Slot slot) { return !processes.contains(slot); });
+  successors.clear();
+  if (faults.cannot_start) return;
   if (allowed.size() >= spec.min) processes.insert(allowed.begin(), allowed.end());
+}
+
+Slots StandIn::holds() const {
+  std::set<Slot> all = processes;
+  all.insert(successors.begin(), successors.end());
+  return {all.begin(), all.end()};
 }
 
 Join StandIn::join(Connection number, const std::string& id) const {
@@ -67,6 +99,7 @@ Join StandIn::join(Connection number, const std::string& id) const {
   join.pid = static_cast<std::int64_t>(attempt) + 100;
   join.spec = spec;
   join.spec.arguments.clear();
+  join.moves = knows_moves;
   join.lease = seen;
   join.holds = holds();
   return join;
@@ -82,10 +115,12 @@ Report StandIn::report() {
   report.workers = static_cast<std::uint32_t>(processes.size());
   report.samples = static_cast<std::uint64_t>(samples);
   report.samples_total = spec.samples_total;
-  if (!processes.empty() && !stands && beside == 0) ++views[report.workers];
-  for (const auto& [workers, count] : views) report.rates.push_back({workers, rate_of(workers), count});
+  if (!processes.empty() && !stands && beside == 0) ++views[{report.workers, hosts()}];
+  for (const auto& [size, count] : views) {
+    report.rates.push_back({size.first, rate_of(size.first) * speed_on(job, size.second), count, false, size.second});
+  }
   if (!processes.empty() && !stands && beside != 0) {
-    report.rates.push_back({report.workers, rate_of(processes.size()) * packed_speed(), ++packed_views, true});
+    report.rates.push_back({report.workers, rate_of(processes.size()) * packed_speed(), ++packed_views, true, hosts()});
   }
   return report;
 }

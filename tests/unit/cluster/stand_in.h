@@ -9,6 +9,7 @@
 #include <optional>
 #include <set>
 #include <string>
+#include <utility>
 
 #include "supervisor/cluster/core/cluster.h"
 
@@ -17,13 +18,16 @@ namespace elastictrain::jobs::test {
 using heuristics::leases::Slot;
 
 struct Faults {
-  bool stalls = false;      // now: says and does nothing
-  bool keeps_slot = false;  // never gives back its last slot while it is alive
-  bool lies = false;        // now and then says what cannot be
+  bool stalls = false;        // now: says and does nothing
+  bool keeps_slot = false;    // never gives back its last slot while it is alive
+  bool lies = false;          // now and then says what cannot be
+  bool cannot_start = false;  // no new worker
 };
 
 // Samples a second of so many workers, alone on their slots.
 double rate_of(std::size_t workers);
+// What is left of it on so many hosts: some jobs lose, some gain, for some it is the same.
+double speed_on(JobId job, std::uint32_t hosts);
 
 struct StandIn {
   std::string name;
@@ -50,18 +54,24 @@ struct StandIn {
   std::set<Slot> still;  // processes that stand still until they leave, while the others go on
   bool told_to_end = false;
   double samples = 0;
-  double trained_s = 0;                          // up to which samples are counted
-  double lost_s = 0;                             // since when it has no supervisor
-  std::map<std::uint32_t, std::uint32_t> views;  // that it measured, by workers
+  double trained_s = 0;                                                    // up to which samples are counted
+  double lost_s = 0;                                                       // since when it has no supervisor
+  std::map<std::pair<std::uint32_t, std::uint32_t>, std::uint32_t> views;  // that it measured, by workers and hosts
+  bool knows_moves = true;
+  bool moves = false;         // its lease exchanges slots
+  std::set<Slot> successors;  // processes that start, and take over later
 
   void train(double now_s);
   bool wants_to_leave() const;
-  void take(std::uint64_t version, const Slots& slots, bool hold_now, JobId beside_now);
+  void take(std::uint64_t version, const Slots& slots, bool hold_now, JobId beside_now, bool moves_now);
   // Processes begin and end as its lease says.
   void follow();
   void lose_processes();
+  std::uint32_t hosts() const;
+  // It keeps the old workers until the new ones are there.
+  bool exchange();
   bool computes_on(Slot slot) const { return !stands && !still.contains(slot); }
-  Slots holds() const { return {processes.begin(), processes.end()}; }
+  Slots holds() const;  // also those on which a successor starts
   Join join(Connection number, const std::string& id) const;
   // It has measured its present size once more since the last one.
   Report report();

@@ -32,12 +32,21 @@ std::string text_of(const Cluster& cluster) {
           static_cast<std::uint64_t>(job.pid), job.samples, static_cast<std::uint64_t>(job.exit_status),
           std::uint64_t{job.spec.suspends}, static_cast<std::uint64_t>(job.spec.priority), book.lease(id).version,
           std::uint64_t{book.lease(id).hold}, book.seen(id), std::uint64_t{book.in_use(id)}, std::uint64_t{job.beside},
-          std::uint64_t{book.lease(id).beside}}) {
+          std::uint64_t{book.lease(id).beside}, std::uint64_t{book.lease(id).moves},
+          std::uint64_t{job.move.has_value()}, std::uint64_t{job.trial.has_value()}}) {
       text += " " + std::to_string(number);
     }
     text += text_of(book.lease(id).slots) + text_of(book.owned(id)) + text_of(book.held(id)) + text_of(book.parked(id));
   }
   return text + "\n";
+}
+
+std::set<JobId> moving(const Cluster& cluster) {
+  std::set<JobId> ids;
+  for (const auto& [id, job] : cluster.jobs()) {
+    if (job.move) ids.insert(id);
+  }
+  return ids;
 }
 
 }  // namespace
@@ -53,9 +62,10 @@ World::World(std::uint64_t seed) : rng_(seed) {
   settings_.decide_after_s = uniform(0, 0.5);
   settings_.recall_timeout_s = uniform(5, 12);
   settings_.resume_timeout_s = uniform(2, 6);
-  settings_.join_timeout_s = 30;
+  settings_.join_timeout_s = uniform(8, 30);
   settings_.orphan_grace_s = kGrace_s + 1;
   settings_.suspended_per_slot = chance(0.5) ? whole(1, 3) : 0;
+  settings_.migration = chance(0.8);
   settings_.kept_ended = chance(0.5) ? whole(1, 4) : 1000;
   settings_.seed = seed;
   const std::uint32_t limit = chance(0.3) ? whole(2, 5) : kNoLimit;
@@ -63,6 +73,12 @@ World::World(std::uint64_t seed) : rng_(seed) {
   const std::uint32_t count = whole(1, 4);
   for (std::uint32_t host = 0; host < count; ++host) hosts_.push_back({"h" + std::to_string(host), whole(1, 4)});
   to_submit_ = whole(1, 8);
+  scatters_ = chance(0.3);
+  if (scatters_) {
+    while (hosts_.size() < 3) hosts_.push_back({"h" + std::to_string(hosts_.size()), 1});
+    for (HostLine& host : hosts_) host.slots = whole(2, 3);
+    to_submit_ = whole(5, 10);
+  }
   runs_.reserve(200);
 }
 
@@ -113,6 +129,7 @@ std::string World::left_over() const {
 
 void World::start_cluster() {
   cluster_ = recalled();
+  if (moving(*cluster_) != moving_) fail("the journal says of other jobs that their workers move");
   if (chance(0.5)) shorten_journal();
   carry_out(cluster_->begin(now_s_));
   give(HostsChanged{hosts_});
@@ -136,6 +153,7 @@ void World::shorten_journal() {
 
 void World::kill_cluster() {
   if (cluster_ == nullptr) return;
+  moving_ = moving(*cluster_);
   cluster_.reset();
   for (StandIn& run : runs_) {
     run.connection = 0;
@@ -161,6 +179,7 @@ void World::give(const Event& event) {
 void World::write(const Record& record) {
   journal_.push_back(record);
   learn_pairs(record);
+  count_moves(record);
 }
 
 // One of the two is not there any more; `slots` null: nowhere.
@@ -169,6 +188,11 @@ void World::part(JobId job, const Slots* slots) {
     const bool is_one = entry.second.first == job || entry.second.second == job;
     return is_one && (slots == nullptr || std::find(slots->begin(), slots->end(), entry.first) != slots->end());
   });
+}
+
+void World::count_moves(const Record& record) {
+  const auto* ended = std::get_if<record::MoveEnded>(&record);
+  if (ended != nullptr) ++moves_[ended->outcome];
 }
 
 void World::learn_pairs(const Record& record) {
@@ -223,6 +247,7 @@ std::size_t World::run_of_job(JobId job) {
   run.job = job;
   run.spec = cluster_->jobs().at(job).spec;
   run.name = run.spec.name;
+  run.knows_moves = chance(0.8);
   runs_.push_back(run);
   return run_of_job_[job] = runs_.size() - 1;
 }
@@ -246,15 +271,21 @@ void World::carry_out(const Action& action) {
       for (auto one = journal_.rbegin(); one != journal_.rend(); ++one) {
         const auto* found = std::get_if<record::Leased>(&*one);
         if (found != nullptr && found->version == lease->version && found->slots == lease->slots &&
-            found->hold == lease->hold && found->beside == lease->beside)
+            found->hold == lease->hold && found->beside == lease->beside && found->moves == lease->moves)
           return found;
       }
       return nullptr;
     }();
     if (recorded == nullptr && !lease->slots.empty()) fail("a lease was sent that is not in the journal");
     const std::size_t place = run_of(lease->connection);
+    if (place < runs_.size() && lease->moves && !runs_[place].knows_moves) {
+      fail(runs_[place].name + " is told to exchange slots and does not know how");
+    }
+    if (place < runs_.size() && lease->moves) disturb_move(place);
     if (place < runs_.size()) {
-      to_run(place, [lease = *lease](StandIn& run) { run.take(lease.version, lease.slots, lease.hold, lease.beside); });
+      to_run(place, [lease = *lease](StandIn& run) {
+        run.take(lease.version, lease.slots, lease.hold, lease.beside, lease.moves);
+      });
     }
   } else if (const auto* end = std::get_if<SendEnd>(&action)) {
     const std::size_t place = run_of(end->connection);
@@ -315,6 +346,11 @@ void World::submit() {
   spec.suspends = chance(0.6);
   spec.stands = chance(0.6);
   spec.samples_total = whole(20, 1500);
+  if (scatters_) {
+    spec.min = spec.start = whole(1, 2);
+    spec.max = std::max(spec.min, whole(1, 3));
+    spec.samples_total = chance(0.5) ? whole(20, 300) : whole(1000, 4000);
+  }
   if (chance(0.2)) spec.deadline_s = uniform(5, 300);
   spec.one_host = chance(0.1) && spec.min <= std::max_element(hosts_.begin(), hosts_.end(), [](auto& a, auto& b) {
                                                return a.slots < b.slots;
@@ -461,10 +497,39 @@ void World::kill_supervisor(StandIn& run) {
 
 // --- Faults and checks
 
+// In the middle of a move: the new workers do not start, a host is lost, the cluster process is killed.
+void World::disturb_move(std::size_t place) {
+  if (now_s_ > well_from_s_ - 5) return;
+  switch (whole(0, 9)) {
+    case 0:
+    case 1:
+      return forbid_starts(place, uniform(10, 60));
+    case 2:
+      return later(uniform(0, 2), [this] { lose_hosts(); });
+    case 3:
+      return later(uniform(0, 2), [this] { kill_cluster(); });
+    case 4:
+      return later(uniform(0, 2), [this, place] { kill_supervisor(runs_[place]); });
+    default:
+      return;
+  }
+}
+
+void World::forbid_starts(std::size_t place, double for_s) {
+  runs_[place].faults.cannot_start = true;
+  later(for_s, [this, place] { runs_[place].faults.cannot_start = false; });
+}
+
+void World::lose_hosts() {
+  std::vector<HostLine> fewer = hosts_;
+  if (fewer.size() > 1) fewer.pop_back();
+  give(HostsChanged{fewer});
+}
+
 void World::fault() {
   if (runs_.empty()) return;
   StandIn& run = runs_[whole(0, static_cast<std::uint32_t>(runs_.size()) - 1)];
-  switch (whole(0, 6)) {
+  switch (whole(0, 7)) {
     case 0:
       return kill_cluster();
     case 1:
@@ -484,11 +549,10 @@ void World::fault() {
       give(Disconnected{connection});
       return later(uniform(0.1, 5), [this, place = static_cast<std::size_t>(&run - runs_.data())] { connect(place); });
     }
-    case 5: {
-      std::vector<HostLine> fewer = hosts_;
-      if (fewer.size() > 1) fewer.pop_back();
-      return give(HostsChanged{fewer});
-    }
+    case 6:
+      return forbid_starts(static_cast<std::size_t>(&run - runs_.data()), uniform(1, 60));
+    case 5:
+      return lose_hosts();
     default: {
       const Order orders[] = {Order::kCancel, Order::kPause, Order::kPriority};
       const Order order = orders[whole(0, 2)];
@@ -504,7 +568,7 @@ void World::fault() {
 void World::check() {
   std::map<Slot, const StandIn*> used, twice;
   for (const StandIn& run : runs_) {
-    for (const Slot slot : run.processes) {
+    for (const Slot slot : run.holds()) {
       if (!run.computes_on(slot)) continue;
       const auto [other, first] = used.emplace(slot, &run);
       if (first) continue;
@@ -525,7 +589,9 @@ void World::check() {
     if (job.live() && version < versions_[id]) fail("the lease of " + id_text(id) + " went back to an older version");
     versions_[id] = version;
     for (const auto& [workers, measured] : job.rates) {
-      if (std::abs(measured.samples_per_s - rate_of(workers)) < 1e-9) continue;
+      const bool alone = std::abs(measured.samples_per_s - rate_of(workers)) < 1e-9 ||
+                         std::abs(measured.samples_per_s - rate_of(workers) * speed_on(id, 2)) < 1e-9;
+      if (alone) continue;
       fail(id_text(id) + " is taken to be as fast with " + std::to_string(workers) + " workers as beside another job");
     }
   }

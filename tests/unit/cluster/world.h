@@ -12,6 +12,7 @@
 #include <memory>
 #include <queue>
 #include <random>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -29,6 +30,8 @@ class World {
   // Of pairs, as the journal says.
   std::uint64_t kept() const { return kept_; }
   std::uint64_t undone() const { return undone_; }
+  // Of workers between hosts, as the journal says.
+  const std::map<record::MoveOutcome, std::uint64_t>& moves() const { return moves_; }
 
  private:
   using Do = std::function<void()>;
@@ -60,6 +63,7 @@ class World {
   void wake();
   void write(const Record& record);
   void learn_pairs(const Record& record);
+  void count_moves(const Record& record);
   void part(JobId job, const Slots* slots);
 
   // Runs.
@@ -77,6 +81,9 @@ class World {
   std::size_t run_of_job(JobId job);
 
   void fault();
+  void disturb_move(std::size_t place);
+  void forbid_starts(std::size_t place, double for_s);
+  void lose_hosts();
   void check();
   std::string left_over() const;
 
@@ -90,6 +97,8 @@ class World {
   std::map<JobId, std::uint64_t> versions_;
   std::map<Slot, std::pair<JobId, JobId>> pairs_;  // that may both be there, as the journal says
   std::uint64_t kept_ = 0, undone_ = 0;
+  std::map<record::MoveOutcome, std::uint64_t> moves_;
+  std::set<JobId> moving_;  // when the cluster process was killed
   std::priority_queue<Entry> queue_;
   std::uint64_t number_ = 0;
   std::uint64_t timer_ = 0;  // the one that is set
@@ -98,6 +107,7 @@ class World {
   double now_s_ = 0;
   double well_from_s_ = 0;
   std::uint32_t to_submit_ = 0;
+  bool scatters_ = false;  // small jobs, some long, on several hosts: those that end leave holes
   std::uint32_t submitted_ = 0;
   std::string problem_;
 };

@@ -156,6 +156,19 @@ TEST_CASE("a journal keeps that a job stands still, beside whom it works, and it
   jobs::record::Leased packed{3, 6, {{0, 1}}, "packing_tried", false};
   packed.beside = 7;
   CHECK(std::get<jobs::record::Leased>(again(packed)).beside == 7);
+  packed.moves = true;
+  CHECK(std::get<jobs::record::Leased>(again(packed)).moves);
+  const auto moving = std::get<jobs::record::Moving>(again(jobs::record::Moving{3, {{0, 0}}, {{0, 1}}, "1 host"}));
+  CHECK(moving.from == jobs::Slots{{0, 0}});
+  CHECK(moving.to == jobs::Slots{{0, 1}});
+  CHECK(moving.why == "1 host");
+  using Outcome = jobs::record::MoveOutcome;
+  for (const auto outcome :
+       {Outcome::kDone, Outcome::kSuperseded, Outcome::kTakenBack, Outcome::kKept, Outcome::kUndone}) {
+    const auto ended = std::get<jobs::record::MoveEnded>(again(jobs::record::MoveEnded{3, outcome, "because"}));
+    CHECK(ended.outcome == outcome);
+    CHECK(ended.why == "because");
+  }
   jobs::record::Decided decided;
   decided.shares = {{3, 0, 1, "packing_tried", 7}, {4, 1, 0, "waits"}};
   const auto shares = std::get<jobs::record::Decided>(again(decided)).shares;

@@ -290,5 +290,76 @@ TEST_CASE("a record of packed leases gives the same book, and one without the pa
   CHECK(other.owned(2) == both);
 }
 
+TEST_CASE("slots that are exchanged stay the holder's own, and are late only once the exchange is over") {
+  LeaseBook book = two_hosts();
+  const Slots old = slots({{0, 0}}), next = slots({{1, 0}}), both = slots({{0, 0}, {1, 0}});
+  book.plan({{1, old}});
+  book.settle(0);
+  book.hear(1, {1, old}, 0);
+  book.plan({{1, next}});
+  book.move(1);
+  CHECK(book.settle(1) == std::vector<Holder>{1});
+  CHECK(book.lease(1).slots == next);
+  CHECK(book.lease(1).moves);
+  CHECK(book.owned(1) == both);
+  CHECK(book.overdue(1, 100).empty());
+  CHECK(book.recalled_since(1) > 1e300);
+  // Another one may be meant to have the old slot, and waits for it.
+  book.plan({{1, next}, {2, old}});
+  book.move(1);
+  CHECK(book.settle(2).empty());
+  CHECK(book.hear(1, {2, both}, 3).empty());
+  // The next plan does not speak of an exchange: now the slot is recalled as any.
+  book.plan({{1, next}, {2, old}});
+  CHECK(book.settle(4) == std::vector<Holder>{1});
+  CHECK_FALSE(book.lease(1).moves);
+  CHECK(book.lease(1).version == 3);
+  CHECK(book.overdue(1, 4) == old);
+  CHECK(book.hear(1, {2, next}, 5).empty());  // it does not know that yet
+  CHECK(book.hear(1, {3, next}, 5) == old);
+  CHECK(book.settle(6) == std::vector<Holder>{2});
+  CHECK(book.broken_rules().empty());
+}
+
+TEST_CASE("an exchange can be taken back, and a slot that is to come back first ends it") {
+  LeaseBook book = two_hosts();
+  const Slots old = slots({{0, 0}, {0, 1}}), next = slots({{0, 0}, {1, 0}});
+  book.plan({{1, old}});
+  book.settle(0);
+  book.plan({{1, next}});
+  book.move(1);
+  book.settle(1);
+  CHECK(book.lease(1).moves);
+  book.plan({{1, old}});
+  book.settle(2);
+  CHECK(book.lease(1).slots == old);
+  CHECK_FALSE(book.lease(1).moves);
+  CHECK(book.overdue(1, 2) == slots({{1, 0}}));
+
+  LeaseBook smaller = two_hosts();
+  smaller.plan({{1, old}});
+  smaller.settle(0);
+  smaller.plan({{1, next}});
+  smaller.move(1);
+  smaller.settle(1);
+  smaller.plan({{1, slots({{1, 0}})}});
+  smaller.move(1);
+  smaller.settle(2);
+  CHECK(smaller.lease(1).moves);  // both are exchanged for one
+  CHECK(smaller.owned(1).size() == 3);
+}
+
+TEST_CASE("a record of an exchange gives the same book") {
+  LeaseBook book = two_hosts();
+  book.recall_lease(1, {1, slots({{0, 0}})}, 0);
+  book.recall_lease(1, {2, slots({{1, 0}}), false, kNobody, true}, 1);
+  CHECK(book.lease(1).moves);
+  CHECK(book.owned(1) == slots({{0, 0}, {1, 0}}));
+  CHECK(book.overdue(1, 100).empty());
+  book.recall_lease(1, {3, slots({{1, 0}})}, 2);
+  CHECK_FALSE(book.lease(1).moves);
+  CHECK(book.overdue(1, 2) == slots({{0, 0}}));
+}
+
 }  // namespace
 }  // namespace elastictrain::heuristics::leases
