@@ -98,6 +98,7 @@ BENCHMARKS = {
     "sim-restart-price": (cluster.sim_restart_price, "what changes cost by swap and by restart, jobs of hours and minutes"),
     "hand-over": (leases.hand_over, "a slot recalled from one run until another's worker is ready on it; idle time of both"),
     "packing": (jobs.packing, "two jobs in one slot of a live cluster: a pair that gains is kept, one that loses is undone"),
+    "migration": (jobs.migration, "a job of one slot moves to another host to make room: until its first step there, and its idle steps"),
     "live-slices": (jobs.live_slices, "4 jobs on 2 slots of a live cluster in turns of 5 s: steps of all together"),
     "live-burst": (jobs.live_burst, "30 submissions in 10 s on 16 slots of a live cluster: idle time, steps of the first job"),
     "live-predicted": (jobs.live_predicted, "20 jobs in ten minutes on 16 slots of a live cluster, and what the simulator says of them"),

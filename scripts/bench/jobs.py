@@ -346,6 +346,42 @@ def packing(repetitions):
                         f"{rows.spread(partings)} s after the decision on, when the pair has parted")
 
 
+def migration(repetitions):
+    """Two jobs of one slot on two hosts of two; a job that waits for two slots of one host makes one of them move."""
+    firsts, idles, passed = [], [], []
+    for _ in range(max(3, repetitions)):
+        with Case() as case:
+            jobs = Jobs(case, 0, policy="fifo", hosts={"list": ["localhost:2", "127.0.0.1:2"]})
+            cluster = jobs.cluster
+            for name in ("a", "b", "c", "d"):
+                jobs.submit(name, 1, 1)
+                cluster.wait_workers(name, 1, 60)
+            for name in ("b", "d"):
+                cluster.do("cancel", name)
+                cluster.wait_job(name, lambda job: job["phase"] == "ended", "the end")
+            time.sleep(5)
+            jobs.submit("pair", 2, 2, job={"one_host": True})
+            cluster.wait_workers("pair", 2, 60)
+            to_monotonic = time.monotonic() - time.time()
+            moving = cluster.journal("moving")[0]
+            began = moving["t"] + to_monotonic
+            name = {1: "a", 3: "c"}[moving["job"]]
+            records = read_steps(jobs.logs[name])
+            old = min(records, key=lambda record: record["t"])["pid"]
+            firsts.append(min(record["t"] for record in records if record["pid"] != old) - began)
+            leased = next(record for record in cluster.journal("leased") if record["job"] == 5)
+            passed.append(leased["t"] + to_monotonic - began)
+            times = [t for _, t in sorted(jobs.times(name).items())]
+            idles.append((max(swap.gaps([t for t in times if t > began - 2])) - statistics.median(swap.gaps(times))) / STEP_S)
+            cluster.assert_slots_used_once()
+    yield rows.below("migration/first-step", statistics.median(firsts), "s", 2,
+                     f"from the decision to the first step on the new slot: {rows.spread(firsts, 2)}; steps of {STEP_S} s")
+    yield rows.below("migration/idle", statistics.median(idles), "steps", 1,
+                     f"that the longest step meanwhile is longer than the median one: {rows.spread(idles, 3)}")
+    yield rows.below("migration/passed", statistics.median(passed), "s", 2,
+                     f"until the job that waited has the slots: {rows.spread(passed, 2)}")
+
+
 def until_feedback_s(policy, count, slots, **settings):
     """Until the last of so many jobs of a minute has made 20 steps."""
     with Case() as case:
