@@ -26,7 +26,7 @@ namespace elastictrain::comm {
 inline constexpr std::size_t kRecordHeaderBytes = 4;
 inline constexpr std::size_t kRecordTagBytes = kGcmTagBytes;
 inline constexpr std::size_t kRecordOverheadBytes = kRecordHeaderBytes + kRecordTagBytes;
-inline constexpr std::size_t kMaxRecordBytes = 64 << 10;  // of content: small enough for a processor's second cache
+inline constexpr std::size_t kMaxRecordBytes = 256 << 10;  // of content: two fit into a processor's second cache
 inline constexpr std::uint64_t kRecordsPerKey = 1 << 20;
 
 // The three parts of a record.

@@ -15,8 +15,8 @@
 namespace elastictrain::comm {
 namespace {
 
-// A few records for each system call, and one more that is not whole.
-constexpr std::size_t kBufferBytes = 4 * (kMaxRecordBytes + kRecordOverheadBytes);
+// One record, and what has arrived of the next.
+constexpr std::size_t kBufferBytes = 2 * (kMaxRecordBytes + kRecordOverheadBytes);
 
 bool would_block() {
   return errno == EAGAIN || errno == EINTR;

@@ -349,7 +349,7 @@ TEST_CASE(
       {"a foreign size", [](Records& records) { std::memset(records[3].data(), 0xff, 4); }},
       {"no size", [](Records& records) { std::memset(records[3].data(), 0, 4); }},
   };
-  const auto data = random_bytes(1'000'000, 4);
+  const auto data = random_bytes(6 * kMaxRecordBytes, 4);
   for (const auto level : kLevels) {
     for (const auto& [name, attack] : attacks) {
       CAPTURE(name);
