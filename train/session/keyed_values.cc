@@ -23,14 +23,18 @@ void KeyedValues::begin_step() {
   closed_ = false;
 }
 
-bool KeyedValues::start(std::string_view key, Collective work) {
+bool KeyedValues::has_started(std::string_view key) {
+  const std::lock_guard lock(mutex_);
+  return work_.contains(key);
+}
+
+void KeyedValues::start(std::string_view key, Collective work) {
   {
     const std::lock_guard lock(mutex_);
-    if (!work_.emplace(key, std::move(work)).second) return false;
+    work_.emplace(key, std::move(work));
     order_.emplace_back(key);
   }
   changed_.notify_all();
-  return true;
 }
 
 void KeyedValues::close() {

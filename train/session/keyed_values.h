@@ -24,8 +24,9 @@ class KeyedValues {
   static constexpr std::size_t kMaxKeyBytes = 120;
 
   void begin_step();
-  // False: this key has been started in this step.
-  bool start(std::string_view key, Collective work);
+  bool has_started(std::string_view key);  // in this step
+  // A key that has not been started.
+  void start(std::string_view key, Collective work);
   // The training thread starts no other key until what has been started is done.
   void close();
   void reopen();

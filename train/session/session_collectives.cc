@@ -147,21 +147,26 @@ void Session::Impl::broadcast_in(std::uint64_t group, void* data, std::size_t by
 void Session::Impl::reduce_values_async(std::string_view key, void* data, std::size_t count, DataType type,
                                         Operation operation) {
   const auto all = bytes_at(data, session::bytes_of("reduce_values_async()", count, session::size_of(type)));
-  start_values("reduce_values_async()", key, [=, mine = copy_of(data, all.size())](comm::Communicator& others) {
-    std::copy(mine->begin(), mine->end(), all.begin());
-    return session::reduce_values(others, all, type, operation);
+  start_values("reduce_values_async()", key, [&] {
+    return [=, mine = copy_of(data, all.size())](comm::Communicator& others) {
+      std::copy(mine->begin(), mine->end(), all.begin());
+      return session::reduce_values(others, all, type, operation);
+    };
   });
 }
 
 void Session::Impl::broadcast_async(std::string_view key, void* data, std::size_t bytes, std::uint32_t root) {
   const auto all = bytes_at(data, session::bytes_of("broadcast_async()", bytes, 1));
   lifecycle_.require(root < view().world_size, "broadcast_async(): the root is not a rank of this world");
-  start_values("broadcast_async()", key, [=](comm::Communicator& others) {
-    return all.empty() ? Status() : others.broadcast(all, std::min(root, others.world_size() - 1));
+  start_values("broadcast_async()", key, [&] {
+    return [=](comm::Communicator& others) {
+      return all.empty() ? Status() : others.broadcast(all, std::min(root, others.world_size() - 1));
+    };
   });
 }
 
-void Session::Impl::start_values(const char* what, std::string_view key, session::Collective collective) {
+void Session::Impl::start_values(const char* what, std::string_view key,
+                                 const std::function<session::Collective()>& make) {
   const auto refuse = [what](const std::string& why) { throw SessionError(what + why); };
   lifecycle_.require(lifecycle_.started, "a collective before start(); call start() first");
   if (!worker_->runner.is_open()) refuse(" outside a step; call next_batch() first");
@@ -171,8 +176,9 @@ void Session::Impl::start_values(const char* what, std::string_view key, session
            std::to_string(key.size()));
   }
   auto& keyed = worker_->keyed;
+  if (keyed.has_started(key)) refuse(": the key \"" + std::string(key) + "\" is in use in this step");
   const std::size_t place = keyed.started();
-  if (!keyed.start(key, std::move(collective))) refuse(": the key \"" + std::string(key) + "\" is in use in this step");
+  keyed.start(key, make());
   program_.keeps_step = true;
   worker_->runner.submit(
       own_bucket({}, [&keyed, place](comm::Communicator& others) { return keyed.run(place, others); }));

@@ -156,7 +156,8 @@ class __attribute__((visibility("hidden"))) Session::Impl {
   void require_that_all_meet(const char* what) const;
   void reduce_own(session::Bucket& bucket, bool in_background);
   void share_between_steps(const char* what, const session::Collective& collective);
-  void start_values(const char* what, std::string_view key, session::Collective collective);
+  // `make` is called once nothing can be refused any more: what it copies may be in use under the same key before.
+  void start_values(const char* what, std::string_view key, const std::function<session::Collective()>& make);
   void take_next_seat();
   void reach_device_alone();
 

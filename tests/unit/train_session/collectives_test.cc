@@ -1,6 +1,7 @@
 // A program's own collectives, in a step, between steps and after the last one.
 #include <doctest/doctest.h>
 #include <signal.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
 #include <array>
@@ -252,6 +253,28 @@ TEST_CASE("a key that the first rank starts and another one does not ends that o
   run.change_to(workers);
   run.wait_exit(workers[1]);
   CHECK(run[workers[1]].exit_code == kExitSessionError);
+}
+
+TEST_CASE("values under a key that is in use are refused before they are read: their sum may be under way") {
+  TestWorkerOptions options;
+  options.in_step = [](Session& session, std::uint64_t) {
+    static void* const unreadable = ::mmap(nullptr, 4096, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    static std::int32_t value = 1;
+    session.reduce_values_async("key", &value, 1, DataType::kInt32);
+    bool refused = false;
+    try {
+      session.reduce_values_async("key", unreadable, 1, DataType::kInt32);
+    } catch (const SessionError&) {
+      refused = true;
+    }
+    require_that(refused, "a key was started twice");
+    session.wait_all_reduce();
+  };
+  FakeRun run(options);
+  const auto workers = run.spawn_ready(2);
+  run.change_to(workers);
+  run.wait_step(workers[0], 5);
+  run.stop_and_check();
 }
 
 TEST_CASE("a program's own collectives in each step, through a growth and a shrink") {
