@@ -19,6 +19,7 @@ SLOWDOWN = {"": 1, "thread": 5}.get(SANITIZERS, 3)
 OPTIONS = ("TSAN_OPTIONS", "ASAN_OPTIONS", "UBSAN_OPTIONS")
 
 _MOST_CHARACTERS = 20_000
+_SUPPRESSIONS = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "tsan.supp")
 _directory = None
 
 
@@ -32,7 +33,7 @@ def collect_reports():
     os.chmod(_directory, 0o1777)  # a test's process may belong to another user
     target = f"log_path={_directory}/report:log_exe_name=1"
     os.environ.update({
-        "TSAN_OPTIONS": f"{target}:exitcode=0:second_deadlock_stack=1:history_size=4",
+        "TSAN_OPTIONS": f"{target}:exitcode=0:second_deadlock_stack=1:history_size=4:suppressions=\"{_SUPPRESSIONS}\"",
         # With AddressSanitizer, GCC's UBSan writes only to standard error: it aborts, and the abort is reported with the stack.
         "ASAN_OPTIONS": f"{target}:detect_leaks=1:handle_abort=1:detect_stack_use_after_return=1",
         "UBSAN_OPTIONS": f"{target}:halt_on_error=1:abort_on_error=1:print_stacktrace=1"})
