@@ -70,7 +70,7 @@ MUTANTS = {
         ("  std::fill_n(bucket.data, bucket.count, 0.0F);\n  bucket.is_zero = true;",
          "if (!std::exchange(bucket.is_zero, false)) std::fill_n"),
         ("  if (!MUTANT) std::fill_n(bucket.data, bucket.count, 0.0F);\n  bucket.is_zero = true;",
-         "if (!std::exchange(bucket.is_zero, false) && !MUTANT) std::fill_n"), session("session_changes", "recovery")),
+         "if (!std::exchange(bucket.is_zero, false) && !MUTANT) std::fill_n"), PARTS),
     "all_weigh_the_same": (SESSION + "host_gradients.cc", "options.scale = step.division.my_weight();",
                            "options.scale = MUTANT ? 0.5F : step.division.my_weight();", session("session_changes")),
     "swap_when_one_is_ready": (SESSION + "control_lane.cc", "values_[kReady] == static_cast<float>(world_size_);",

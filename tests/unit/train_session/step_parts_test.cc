@@ -1,10 +1,15 @@
 // What all workers of a step must conclude alike: whose shares count, when all swap, where the data end.
 #include <doctest/doctest.h>
 
+#include <array>
+#include <limits>
+#include <memory>
 #include <vector>
 
 #include "train/session/control_lane.h"
 #include "train/session/course.h"
+#include "train/session/host_gradients.h"
+#include "train/session/solo_communicator.h"
 #include "train/session/step_division.h"
 
 namespace elastictrain::session {
@@ -82,6 +87,27 @@ TEST_CASE("a joiner knows from its donors where the data have ended and models w
   CHECK(joiner.course.committed_step() == 1);
   CHECK(joiner.course.replicas_differ() == donors.course.replicas_differ());
   CHECK(joiner.course.replicas_differ());
+}
+
+TEST_CASE("a worker without samples adds zeros, whatever its gradient's memory holds, in every repetition") {
+  Training joiner;
+  joiner.seat.communicator = std::make_shared<SoloCommunicator>(Generation{1});
+  InputCopies copies;
+  StepLane lane(nullptr, joiner.seat);
+  const CollectiveGate gate(nullptr, joiner.course);
+  for (const bool prepared : {false, true}) {
+    HostGradients gradients(true, copies, joiner.seat, gate, lane);
+    std::array<float, 2> values{std::numeric_limits<float>::quiet_NaN(), 7};
+    OpenStep step;
+    step.lane_sent = true;
+    Bucket& bucket = step.add_bucket(values.data(), values.size());
+    if (prepared) gradients.prepare_memory(step, bucket);
+    REQUIRE(gradients.reduce(step, bucket));
+    CHECK(values == std::array<float, 2>{0, 0});
+    values = {3, 4};  // what a failed sum left behind
+    REQUIRE(gradients.reduce(step, bucket));
+    CHECK(values == std::array<float, 2>{0, 0});
+  }
 }
 
 }  // namespace
