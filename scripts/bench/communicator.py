@@ -45,6 +45,8 @@ def allreduce_row(cell):
     detail = (f"ours {number(cell['ours_us'])} us, {beside}; {number(cell['gb_s'])} GB/s, "
               f"{100 * (cell['share_of_memcpy'] or 0):.0f} % of memcpy; TCP congestion control: system "
               f"{cell['congestion_control']['system']}, ours {cell['congestion_control']['ours']}; {cell['rounds']} rounds")
+    if cell["bare_exchange_us"]:
+        detail += f"; the same bytes exchanged without a sum {number(cell['bare_exchange_us'])} us"
     if cell["failures"]:
         detail += "; failures: " + "; ".join(f"{peer}: {texts[0]}" for peer, texts in cell["failures"].items())
     if cell["best_peer"]:

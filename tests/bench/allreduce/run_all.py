@@ -9,6 +9,8 @@ repetition; the ratio to the best peer is the median of the rounds' ratios. Each
 done; progress goes to stderr. A program that fails or hangs is marked in its cells. To save time, a peer is not measured
 again if it is much slower than the best one, and when the budget runs short a column gets fewer rounds, but at least
 three. A cell contains the number of its rounds.
+Where two ranks use TCP, `exchange_bench` says what no all-reduce can be faster than: the same bytes sent and received,
+without a sum.
 A cell meets the target (faster than the best peer) when both the medians and the ratio say so.
 Exit status 1 when a cell misses the target, 2 when nothing could be measured.
 """
@@ -28,6 +30,7 @@ LIMIT_S = 30  # of one start of one program
 LEAST_ROUNDS = 3
 HOPELESS = 3  # times slower than the best peer so far; checked only if one all-reduce is slow
 SLOW_S = 0.05
+BARE = "bare_exchange"
 PATIENCE = 2  # failures after which a program is not started again
 
 
@@ -37,6 +40,8 @@ def programs(build, ranks, tcp_only):
     found = {"ours": [build / "allreduce_bench", "--ranks", str(ranks), "--transport", transport]}
     for algorithm in ("ring", "bcube"):
         found["gloo_" + algorithm] = [build / "gloo_bench", "--ranks", str(ranks), "--algorithm", algorithm]
+    if tcp_only and ranks == 2:
+        found[BARE] = [build / "exchange_bench"]
     openmpi = ["mpirun.openmpi", "--oversubscribe", "--allow-run-as-root", "--mca", "mpi_yield_when_idle", "1"]
     if tcp_only:
         openmpi += ["--mca", "pml", "ob1", "--mca", "btl", "tcp,self"]
@@ -131,7 +136,7 @@ class Column:
         return figures
 
     def has_a_chance(self, name, size):
-        bests = {peer: min(found) for peer in self.programs if peer != "ours" and (found := self.seconds(peer, size))}
+        bests = {peer: min(found) for peer in self.programs if peer not in ("ours", BARE) and (found := self.seconds(peer, size))}
         return name not in bests or bests[name] <= max(SLOW_S, HOPELESS * min(bests.values()))
 
     def transport(self):
@@ -143,7 +148,7 @@ class Column:
 
     def cell(self, size, memory_gb_s):
         medians = {name: statistics.median(found) for name in self.programs if (found := self.seconds(name, size))}
-        ours = medians.pop("ours", None)
+        ours, bare = medians.pop("ours", None), medians.pop(BARE, None)
         best = min(medians, key=medians.get) if medians else None
         times_faster = self.times_faster(best, size) if best and ours else None
         gb_s = size / ours / 1e9 if ours else None
@@ -152,7 +157,8 @@ class Column:
             "transport": self.transport(),
             "bytes": size,
             "ours_us": rounded(ours, 1e6),
-            "peers_us": {name: rounded(medians.get(name), 1e6) for name in self.programs if name != "ours"},
+            "peers_us": {name: rounded(medians.get(name), 1e6) for name in self.programs if name not in ("ours", BARE)},
+            "bare_exchange_us": rounded(bare, 1e6),
             "best_peer": best,
             "times_faster": times_faster and round(times_faster, 3),
             "met": self.met(ours, medians.get(best), times_faster),
