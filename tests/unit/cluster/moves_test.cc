@@ -30,6 +30,7 @@ class Story {
     spec.min = spec.max = spec.start = slots;
     spec.samples_total = 1'000'000;
     spec.one_host = one_host;
+    spec.suspends = true;
     const Owner owner{0, "root", true};
     give(Submit{1, owner, {}, spec, now_s_});
     const JobId id = cluster_.jobs().rbegin()->first;
@@ -63,6 +64,8 @@ class Story {
     give(RunEnded{id, 0});
     pass(2);
   }
+  // It is to leave with a checkpoint, and does not for as long as `lingers` says so.
+  void pause(JobId id) { give(Command{2, {0, "root", true}, {}, Order::kPause, id_text(id), 0}); }
   void lose_first_host() { give(HostsChanged{{{"h1", 2}}}); }
 
   void pass(double seconds) {
@@ -76,6 +79,7 @@ class Story {
 
   double start_s = 3;
   double on_one_host = 1.2;
+  JobId lingers = 0;
   JobId other = 0;
   const Job& job(JobId id) const { return cluster_.jobs().at(id); }
   const heuristics::leases::Lease& lease(JobId id) const { return cluster_.book().lease(id); }
@@ -99,7 +103,7 @@ class Story {
     Report report;
     report.connection = id;
     report.lease = lease.version;
-    report.holds = waits ? cluster_.book().owned(id) : lease.slots;
+    report.holds = waits || id == lingers ? cluster_.book().owned(id) : lease.slots;
     report.phase = report.holds.empty() ? "waiting" : "training";
     const Slots trains = waits ? old_[id] : lease.slots;
     report.workers = static_cast<std::uint32_t>(trains.size());
@@ -217,6 +221,27 @@ TEST_CASE("a job of one slot makes room for one that asks for a whole host") {
   CHECK(story.lease(pair).slots == Slots{{1, 0}, {1, 1}});
   CHECK(story.lease(a).slots == Slots{{0, 0}});
   CHECK(story.begun.size() == 1);
+}
+
+TEST_CASE("workers do not move to a slot that has not been given back") {
+  Story story;
+  const JobId a = story.submit(1), b = story.submit(1), c = story.submit(1), d = story.submit(1);
+  story.end(b);
+  story.end(d);
+  const JobId wide = story.submit(2);
+  REQUIRE(story.lease(wide).slots == kWide);
+  story.pass(20);
+  story.lingers = a;
+  story.pause(a);
+  story.pass(40);
+  CHECK(story.book().owned(a) == Slots{{0, 0}});
+  CHECK(story.begun.empty());
+  CHECK(story.lease(wide).slots == kWide);
+  story.lingers = 0;
+  story.pass(40);
+  REQUIRE(story.begun.size() == 1);
+  CHECK(story.lease(wide).slots == kFirst);
+  CHECK(story.lease(c).slots == Slots{{1, 0}});
 }
 
 TEST_CASE("a run that does not know such leases is not moved") {
