@@ -3,7 +3,6 @@
 // slots; the old ones stay the job's own until its workers there have ended.
 #include <algorithm>
 #include <cstdio>
-#include <set>
 #include <utility>
 
 #include "supervisor/cluster/core/deciding.h"
@@ -114,7 +113,6 @@ void Cluster::take_moved(Job& job, double now_s) {
 
 // What was decided now is not what a move is about.
 void Cluster::end_moves(const Round& round, double now_s) {
-  std::set<JobId> seen;
   for (std::size_t place = 0; place < round.jobs.size(); ++place) {
     Job& job = *round.jobs[place];
     const Slots& slots = round.slots_of[place];
