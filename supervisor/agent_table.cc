@@ -38,7 +38,7 @@ struct AgentTable::Entry {
   enum class State { kLaunching, kConnected, kLost } state = State::kLaunching;
   std::string host;
   PeerPtr peer;
-  bool process = true;    // part of its launch still runs
+  bool process = false;   // part of its launch still runs
   bool stopping = false;  // stop() was called
   bool ended = false;     // the agent's process has ended
   Clock::time_point launched_at;
@@ -84,13 +84,13 @@ void AgentTable::adopt(AgentId agent, const std::string& host) {
   Entry& entry = entries_[agent];
   entry.host = host;
   entry.state = Entry::State::kLost;
-  entry.process = false;
   launcher_.adopt(host);
 }
 
 void AgentTable::launch(AgentId agent, const std::string& host) {
   Entry& entry = entries_[agent];
   entry.host = host;
+  set_process(entry, true);
   entry.launched_at = Clock::now();
   last_progress_ = entry.launched_at;
   launcher::AgentSpec spec{agent, host, options_.bootstrap};
@@ -103,7 +103,7 @@ void AgentTable::launch_ended(const launcher::LaunchEnded& ended) {
   const auto found = entries_.find(ended.agent);
   if (found == entries_.end()) return;
   Entry& entry = found->second;
-  entry.process = false;
+  set_process(entry, false);
   last_progress_ = Clock::now();
   if (entry.state == Entry::State::kLaunching) {
     // An agent that has outlived its ssh is about to introduce itself.
@@ -143,6 +143,17 @@ void AgentTable::drop(AgentId agent, const std::string& reason) {
   peer->connection->close();
   give_up(found->second);
   closed(peer, reason);
+}
+
+AgentTable::PeerPtr AgentTable::exchange_peer(Entry& entry, PeerPtr peer) {
+  connections_ += peer != nullptr;
+  connections_ -= entry.peer != nullptr;
+  return std::exchange(entry.peer, std::move(peer));
+}
+
+void AgentTable::set_process(Entry& entry, bool runs) {
+  processes_ += runs;
+  processes_ -= std::exchange(entry.process, runs);
 }
 
 // From here on it is refused.
@@ -223,7 +234,7 @@ void AgentTable::admit(const PeerPtr& peer, Entry& entry, const protocol::AgentH
   }
   std::erase(newcomers_, peer);
   peer->agent = hello.agent;
-  entry.peer = peer;
+  exchange_peer(entry, peer);
   entry.state = Entry::State::kConnected;
   entry.forget_at.reset();
   last_progress_ = Clock::now();
@@ -280,7 +291,7 @@ void AgentTable::closed(const PeerPtr& peer, const std::string& reason) {
 
 void AgentTable::lost(AgentId agent, const std::string& reason, core::LossEvidence evidence) {
   Entry& entry = entries_.at(agent);
-  entry.peer.reset();
+  exchange_peer(entry, nullptr);
   entry.state = Entry::State::kLost;
   entry.forget_at.reset();
   if (entry.stopping || closing_) entry.forget_at = Clock::now() + kForgetAfterLoss;
@@ -355,16 +366,8 @@ void AgentTable::stop_all(milliseconds grace) {
 void AgentTable::forget_all() {
   for (auto& [agent, entry] : entries_) {
     if (entry.process) launcher_.forget(agent);
-    if (entry.peer) std::exchange(entry.peer, nullptr)->connection->close_after_flush();
+    if (entry.peer) exchange_peer(entry, nullptr)->connection->close_after_flush();
   }
-}
-
-bool AgentTable::any_connected() const {
-  return std::any_of(entries_.begin(), entries_.end(), [](const auto& entry) { return entry.second.peer != nullptr; });
-}
-
-bool AgentTable::any_process() const {
-  return std::any_of(entries_.begin(), entries_.end(), [](const auto& entry) { return entry.second.process; });
 }
 
 void AgentTable::close() {
@@ -374,7 +377,7 @@ void AgentTable::close() {
   for (const PeerPtr& peer : newcomers_) peer->connection->close();
   newcomers_.clear();
   for (auto& [agent, entry] : entries_) {
-    if (entry.peer) std::exchange(entry.peer, nullptr)->connection->close();
+    if (entry.peer) exchange_peer(entry, nullptr)->connection->close();
   }
 }
 

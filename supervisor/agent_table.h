@@ -74,8 +74,9 @@ class AgentTable {
   // The end of the run: every agent is asked to stop, then ended by force.
   void stop_all(std::chrono::milliseconds grace);
   void forget_all();
-  bool any_connected() const;
-  bool any_process() const;
+  // Both are asked after every event: they must not cost more with more agents.
+  bool any_connected() const { return connections_ > 0; }
+  bool any_process() const { return processes_ > 0; }
   void close();
 
  private:
@@ -93,6 +94,9 @@ class AgentTable {
   void admit(const PeerPtr& peer, Entry& entry, const protocol::AgentHello& hello);
   void turn_away(const PeerPtr& peer, std::chrono::milliseconds grace);
   void give_up(Entry& entry);
+  // Only these change what is counted. Returns the peer that was there.
+  PeerPtr exchange_peer(Entry& entry, PeerPtr peer);
+  void set_process(Entry& entry, bool runs);
   void closed(const PeerPtr& peer, const std::string& reason);
   void lost(AgentId agent, const std::string& reason, core::LossEvidence evidence);
   void arm_tick();
@@ -108,6 +112,8 @@ class AgentTable {
   AgentHooks hooks_;
   std::unique_ptr<transport::Listener> listener_;
   std::unordered_map<AgentId, Entry> entries_;
+  std::size_t connections_ = 0;  // entries with a peer
+  std::size_t processes_ = 0;    // entries of whose launch a part still runs
   std::vector<PeerPtr> newcomers_;  // authenticated, not introduced yet
   asio::steady_timer tick_timer_;
   Clock::time_point last_progress_;  // of any launch

@@ -227,6 +227,34 @@ TEST_CASE("an agent stopped over a silent connection is stopped again with its r
   CHECK(back->find<protocol::StopAgent>()->grace_ms > 30'000);
 }
 
+TEST_CASE("connections and processes are counted through every way in which they begin and end") {
+  Scene scene;
+  CHECK_FALSE(scene.table->any_connected());
+  CHECK(scene.table->any_process());
+  const auto older = scene.connected();
+  CHECK(scene.table->any_connected());
+  const auto newer = scene.connect();  // displaces the older one
+  REQUIRE(scene.pump([&] { return older->closed; }));
+  CHECK(scene.table->any_connected());
+  newer->connection->close();
+  REQUIRE(scene.pump([&] { return !scene.table->any_connected(); }));
+  const auto back = scene.connect();
+  REQUIRE(scene.pump([&] { return scene.table->any_connected(); }));
+  scene.table->launch_ended({.agent = kAgent, .launched = true, .message = "", .agent_ended = false});
+  scene.table->launch_ended({.agent = kAgent, .launched = true, .message = "", .agent_ended = true});
+  CHECK_FALSE(scene.table->any_process());
+  scene.table->adopt(AgentId{2}, "other");
+  CHECK_FALSE(scene.table->any_process());
+  scene.table->launch(AgentId{3}, "third");
+  CHECK(scene.table->any_process());
+  scene.table->forget_all();
+  scene.table->forget_all();
+  CHECK_FALSE(scene.table->any_connected());
+  CHECK(scene.table->any_process());
+  scene.table->launch_ended({.agent = AgentId{3}, .launched = false, .message = "", .agent_ended = true});
+  CHECK_FALSE(scene.table->any_process());
+}
+
 TEST_CASE("an agent that was not launched is reported and stopped") {
   Scene scene;
   const auto stray = scene.connect(AgentId{99});
