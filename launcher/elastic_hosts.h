@@ -1,6 +1,7 @@
 // Purpose: a host source that grows and shrinks with the run's target size. A command of the user runs when slots are
 // missing and prints the hosts that it got, in the formats of a host file (if it prints none, they may appear in the
-// underlying source); another command receives the hosts that are not needed any more.
+// underlying source); another command receives the hosts that are not needed any more. A third one may say which of
+// their jobs still run; the hosts of the others are not offered any more.
 //
 // Ownership: owns the underlying source and the commands; destroying it ends them. Thread: the io_context's. Errors: a
 // command that fails, or takes too long, is reported and run again later (expansion.h).
@@ -18,15 +19,33 @@
 
 namespace elastictrain::launcher {
 
+// What happens to added hosts, told before it is carried out.
+struct HostsChange {
+  enum class What : std::uint8_t {
+    kAsked,      // slots: that are missing
+    kWithdrawn,  // the request is not needed any more
+    kFailed,     // the request; text: why
+    kCame,       // slots
+    kLeft,       // slots: of hosts that are not needed; whoever works there moves first
+    kLost,       // slots: of hosts whose job does not run any more
+    kReturned,   // slots
+  };
+  What what = What::kAsked;
+  std::uint32_t slots = 0;
+  std::string text;         // names of the hosts, or why
+  std::vector<Host> known;  // all hosts that have to be returned one day: a later process must know them
+};
+
 struct ElasticHostsOptions {
   std::string expand;  // for the shell; empty: none
   std::string shrink;
-  std::string job;  // the run's name, for the commands
+  std::string alive;  // gets the jobs of added hosts, and prints those that still run
+  std::string job;    // the run's name, for the commands
   std::chrono::milliseconds timeout{600'000};
+  std::chrono::milliseconds alive_interval{10'000};
   ExpansionSettings settings;
   std::vector<Host> added;  // by an earlier process of this run
-  // Called with all added hosts when they have changed: a later process of this run must know them.
-  std::function<void(const std::vector<Host>&)> on_change = [](const std::vector<Host>&) {};
+  std::function<void(const HostsChange&)> on_change = [](const HostsChange&) {};
 };
 
 class ElasticHosts : public HostSource {
@@ -48,8 +67,14 @@ class ElasticHosts : public HostSource {
 
  private:
   void look();
+  void tell(HostsChange::What what, std::uint32_t slots, std::string text);
+  void tell(HostsChange::What what, const std::vector<Host>& hosts);
   void ask(std::uint32_t missing, std::uint32_t wanted);
   void asked(const CommandEnd& end);
+  void failed(const std::string& why);
+  void withdraw();
+  void look_who_lives();
+  void lives(const std::vector<Host>& looked_at, const CommandEnd& end);
   void give_back(const std::vector<Host>& hosts);
   void run_while(const std::function<bool()>& condition);
   // None if it cannot be started, which has been reported.
@@ -64,7 +89,11 @@ class ElasticHosts : public HostSource {
   Expansion expansion_;
   std::vector<Host> known_;  // added ones, also those that leave
   bool over_ = false;
+  bool withdrawn_ = false;
   std::shared_ptr<Command> asking_;
+  std::shared_ptr<Command> looking_;
+  Expansion::Instant next_look_{0};
+  bool look_failed_ = false;  // and was reported
   std::vector<std::weak_ptr<Command>> giving_back_;
   std::shared_ptr<char> life_ = std::make_shared<char>();  // answers that come too late find it expired
 };

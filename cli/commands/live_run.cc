@@ -212,7 +212,7 @@ std::unique_ptr<launcher::HostSource> LiveRun::make_hosts() {
   options.settings.can_shrink = !config_.hosts.shrink.empty();
   options.settings.shrink_after = std::chrono::milliseconds(config_.hosts.shrink_after_ms);
   options.added = added_hosts_;
-  options.on_change = [this](const std::vector<launcher::Host>& added) { keep_added_hosts(added); };
+  options.on_change = [this](const launcher::HostsChange& change) { keep_added_hosts(change.known); };
   auto elastic = std::make_unique<launcher::ElasticHosts>(
       io_, std::move(hosts), std::move(options), [this] { return demand(); },
       [this](const std::string& text) { output_->say("elastictrain: " + text); });

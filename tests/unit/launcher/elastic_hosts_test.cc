@@ -3,8 +3,8 @@
 
 #include <doctest/doctest.h>
 
-#include <asio/io_context.hpp>
 #include <algorithm>
+#include <asio/io_context.hpp>
 
 #include "launcher/host_sources.h"
 #include "launcher/hostfile.h"
@@ -22,7 +22,7 @@ struct Lab {
       : hosts(
             io, launcher::static_hosts(io, {{"a", 1}}), std::move(options),
             [this] {
-              return launcher::HostDemand{wanted, {{"a", 1, 1}}};
+              return launcher::HostDemand{wanted, {{"a", 1, workers}}};
             },
             [this](const std::string& text) { messages.push_back(text); }) {}
 
@@ -40,7 +40,7 @@ struct Lab {
   }
 
   asio::io_context io;
-  std::uint32_t wanted = 1;
+  std::uint32_t wanted = 1, workers = 1;
   std::vector<std::string> messages;
   launcher::ElasticHosts hosts;
 };
@@ -86,7 +86,9 @@ TEST_CASE("added hosts are reported, and an earlier process's hosts are offered 
   std::vector<std::string> reported;
   auto with_memory = options("echo c:2", "echo \"$ELASTICTRAIN_HOSTS of $ELASTICTRAIN_HOST_JOBS\" >&2; exit 3");
   with_memory.added = {{"b", 2, "7"}};
-  with_memory.on_change = [&](const std::vector<Host>& added) { reported.push_back(launcher::hostfile_text(added)); };
+  with_memory.on_change = [&](const launcher::HostsChange& change) {
+    if (change.what == launcher::HostsChange::What::kCame) reported.push_back(launcher::hostfile_text(change.known));
+  };
   Lab lab(with_memory);
   CHECK(lab.poll() == std::vector<Host>{{"a", 1}, {"b", 2, "7"}});
   CHECK(lab.hosts.job_of("b") == "7");
@@ -96,4 +98,40 @@ TEST_CASE("added hosts are reported, and an earlier process's hosts are offered 
   CHECK(reported == std::vector<std::string>{"b slots=2 job=7\nc slots=2\n"});
   lab.hosts.give_all_back();
   CHECK(lab.has_asked("ended with exit status 3: b c of 7"));
+}
+
+TEST_CASE("a host whose job does not run any more is not offered, and given back") {
+  std::vector<launcher::HostsChange::What> happened;
+  auto with_look = options("echo c:2", "echo \"$ELASTICTRAIN_HOSTS\" >&2; exit 3");
+  with_look.added = {{"b", 2, "7"}, {"c", 2, "8"}, {"d", 2}};
+  with_look.alive = "for job in $ELASTICTRAIN_HOST_JOBS; do [ $job = 7 ] || echo $job; done";
+  with_look.on_change = [&](const launcher::HostsChange& change) { happened.push_back(change.what); };
+  Lab lab(with_look);
+  lab.poll();
+  CHECK(lab.poll() == std::vector<Host>{{"a", 1}, {"c", 2, "8"}, {"d", 2}});
+  CHECK(lab.has_asked("b is lost, or will be: its job 7 does not run any more"));
+  lab.poll();
+  CHECK(lab.has_asked("ended with exit status 3: b"));
+  using What = launcher::HostsChange::What;
+  CHECK(happened == std::vector<What>{What::kLost, What::kReturned});
+}
+
+TEST_CASE("where nobody can say which jobs run, all hosts are taken to be there, and that is said once") {
+  auto with_look = options("", "");
+  with_look.added = {{"b", 2, "7"}};
+  with_look.alive = "echo no answer >&2; exit 1";
+  with_look.alive_interval = std::chrono::milliseconds(0);
+  Lab lab(with_look);
+  for (int look = 0; look < 3; ++look) CHECK(lab.poll() == std::vector<Host>{{"a", 1}, {"b", 2, "7"}});
+  CHECK(std::count_if(lab.messages.begin(), lab.messages.end(),
+                      [](const std::string& text) { return text.find("no answer") != std::string::npos; }) == 1);
+}
+
+TEST_CASE("a host that is left is not offered, although the list beneath still has it") {
+  auto with_memory = options("", ":");
+  with_memory.settings.shrink_after = std::chrono::milliseconds(0);
+  with_memory.added = {{"a", 1, "7"}};
+  Lab lab(with_memory);
+  lab.wanted = lab.workers = 0;
+  CHECK(lab.poll().empty());
 }
