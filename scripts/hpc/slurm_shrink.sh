@@ -3,4 +3,4 @@
 set -euo pipefail
 
 read -r -a helpers <<<"$ELASTICTRAIN_HOST_JOBS"
-[ ${#helpers[@]} = 0 ] || scancel "${helpers[@]}"
+[ ${#helpers[@]} = 0 ] || scancel --quiet "${helpers[@]}"
