@@ -13,7 +13,7 @@
 #SBATCH --no-kill
 
 elastictrain=${ELASTICTRAIN:-elastictrain}
-name=$(sed -n 's/^name *= *"\([^"]*\)".*/\1/p' "$1")
+name=$(sed -n '/^\[/q; s/^name *= *"\([^"]*\)".*/\1/p' "$1") # not those of its jobs
 export ELASTICTRAIN_CLUSTER=${ELASTICTRAIN_CLUSTER:-$name}
 "$elastictrain" cluster "$@" &
 cluster=$!
