@@ -103,7 +103,7 @@ class ClusterReader {
 
   void finish() {
     if (result_.name.empty()) complain("name is missing: a cluster needs a name, or a directory and a name");
-    if (heuristics::sharing::find_sharing_policy(result_.policy) == nullptr || result_.policy == "max-min-fluid") {
+    if (!decides_live(result_.policy)) {
       complain_policy();
     } else if (result_.packing && !heuristics::sharing::find_sharing_policy(result_.policy)->packs) {
       complain("packing = true needs a policy that packs two jobs into a slot: policy = \"gandiva\"");
@@ -238,12 +238,15 @@ class ClusterReader {
   void complain_policy() {
     std::vector<std::string> names;
     for (const auto& one : heuristics::sharing::sharing_policies()) {
-      if (one.name != "max-min-fluid") names.push_back(one.name);
+      if (decides_live(one.name)) names.push_back(one.name);
     }
     const auto meant = closest(result_.policy, names);
     const std::string what =
-        result_.policy == "max-min-fluid"
-            ? "policy max-min-fluid is a bound that no cluster can run; use max-min"
+        result_.policy == "max-min-fluid" ? "policy max-min-fluid is a bound that no cluster can run; use max-min"
+        : heuristics::sharing::find_sharing_policy(result_.policy) != nullptr
+            ? "policy " + result_.policy +
+                  " needs the goodput of jobs at each size, which runs do not report: it is for " +
+                  "elastictrain simulate; use worth, and policy.name = \"goodput\" in the jobs"
             : "there is no policy \"" + result_.policy + "\"" +
                   (meant ? "; did you mean \"" + *meant + "\"?" : "; there are " + join(names, ", "));
     complain(policy_at_, what);
@@ -272,3 +275,8 @@ std::variant<ClusterFile, ClusterFileError> read_cluster_file(std::string_view t
 }
 
 }  // namespace elastictrain::cli
+  static bool decides_live(const std::string& name) {
+    const auto* const spec = heuristics::sharing::find_sharing_policy(name);
+    return spec != nullptr && !spec->adapts_batch && name != "max-min-fluid";
+  }
+

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "cli/config/text.h"
+#include "cli/traces/pollux_tables.h"
 #include "cli/traces/rows.h"
 #include "cli/traces/source.h"
 #include "supervisor/protocol/json_text.h"
@@ -33,6 +34,7 @@ Status read_point_rows(Rows& rows, Curves& curves) {
     if (points[name].contains(slots)) rows.complain("gpus", "curve " + name + " has two points at these gpus");
     points[name][slots] = rows.positive("iterations_per_s");
   }
+  if (points.empty() && !rows.failed()) rows.complain("curve", "the table has no curve");
   if (rows.failed()) return rows.error();
   for (const auto& [name, list] : points) add_curve(curves, name, list);
   return {};
@@ -104,6 +106,7 @@ Status read_gavel(const std::string& path, Curves& curves) {
 Status read_curves(const std::string& path, Curves& curves) {
   if (path.ends_with(".json")) return read_gavel(path, curves);
   if (!std::filesystem::is_directory(path)) return read_curve_file(path, curves);
+  if (is_pollux_directory(path)) return read_pollux_curves(path, curves);
   std::vector<std::string> files;
   for (const auto& entry : std::filesystem::directory_iterator(path)) {
     if (entry.path().extension() == ".csv") files.push_back(entry.path().string());

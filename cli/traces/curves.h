@@ -5,6 +5,7 @@
 // 0
 //   was not measured.
 // - Gavel's simulation_throughputs.json: worker type v100, alone.
+// - a directory of Pollux's tables, one folder a model (pollux_tables.h).
 #pragma once
 
 #include <map>

@@ -7,6 +7,7 @@
 
 #include "cli/config/text.h"
 #include "cli/traces/cluster_journal.h"
+#include "cli/traces/pollux_tables.h"
 #include "cli/traces/rows.h"
 
 namespace elastictrain::cli {
@@ -46,6 +47,17 @@ void read_elasticflow(Rows& rows, RawJob& raw) {
   raw.duration_s = rows.number("duration");
 }
 
+// Work is one job: its curve is in jobs a second (curves.h).
+void read_pollux(Rows& rows, RawJob& raw) {
+  raw.job.id = rows.text("name");
+  raw.job.arrival_s = rows.number("time");
+  raw.job.work = 1;
+  raw.job.requested = rows.slots("num_replicas");
+  raw.job.model = rows.text("application");
+  raw.curve_name = pollux_curve(raw.job.model, rows.text("batch_size"));
+  raw.adapted_curve_name = pollux_curve(raw.job.model, kAdapted);
+}
+
 void read_itp(Rows& rows, RawJob& raw) {
   raw.job.id = rows.text("job_id");
   raw.job.arrival_s = rows.number("submission_time");
@@ -64,7 +76,8 @@ std::optional<double> seconds_of(const std::string& text) {
   const std::chrono::year_month_day day(std::chrono::year(static_cast<int>(part(0, 4))), std::chrono::month(part(5, 2)),
                                         std::chrono::day(part(8, 2)));
   const unsigned hours = part(11, 2), minutes = part(14, 2), seconds = part(17, 2);
-  if (text.size() != 19 || !day.ok() || part(0, 4) < 1970 || hours > 23 || minutes > 59 || seconds > 60) return std::nullopt;
+  if (text.size() != 19 || !day.ok() || part(0, 4) < 1970 || hours > 23 || minutes > 59 || seconds > 60)
+    return std::nullopt;
   const auto days = std::chrono::sys_days(day).time_since_epoch().count();
   return static_cast<double>(days) * 86400 + hours * 3600 + minutes * 60 + seconds;
 }
@@ -128,6 +141,7 @@ const std::vector<Format>& formats() {
        {"job_id", "submit_time", "iteration", "model_name", "batch_size", "num_gpu"},
        {},
        read_elasticflow},
+      {"pollux", {"name", "time", "application", "num_replicas", "batch_size"}, {}, read_pollux},
       {"itp", {"job_id", "submission_time", "duration", "num_gpu"}, {}, read_itp},
       {"philly", {"timestamp", "duration", "num_gpus", "cluster"}, {}, read_philly},
       {"gavel", {}, {"type", "command", "flag", "needs_data", "steps", "arrival", "scale_factor"}, read_gavel_row},

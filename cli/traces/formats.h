@@ -26,6 +26,7 @@ namespace elastictrain::cli {
 struct RawJob {
   heuristics::cluster::TraceJob job;  // without a curve where curve_name is empty
   std::string curve_name;
+  std::string adapted_curve_name;  // empty: none
   std::string vc;
   double duration_s = 0;  // 0: not in the file
   std::size_t line = 0;

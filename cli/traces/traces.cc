@@ -158,6 +158,9 @@ class Loader {
         return wrong_job(sourced, "unknown curve '" + raw.curve_name + "'; " + known_curves(curves_));
       job.curve = curve->second;
     }
+    if (const auto adapted = curves_.find(raw.adapted_curve_name); adapted != curves_.end()) {
+      job.adapted = adapted->second;
+    }
     const double rate = job.curve->as_is(std::min(job.requested, kMaxRequested));
     if (sourced.from->dealt()) job.work = raw.duration_s * rate;
     if (raw.duration_s == 0) raw.duration_s = job.work / rate;

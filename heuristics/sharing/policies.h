@@ -1,6 +1,7 @@
 // Purpose: makes each built-in sharing policy; one file a policy holds what it does and where it comes from.
 #pragma once
 
+#include <cstdint>
 #include <memory>
 
 #include "heuristics/sharing/policy.h"
@@ -17,6 +18,10 @@ struct AfsOptions {
   bool one_each_first = false;  // as in the authors' simulator
 };
 
+struct PolluxOptions {
+  std::uint64_t exact_up_to = 20'000'000;  // sums, some 20 ms
+};
+
 std::unique_ptr<SharingPolicy> make_fifo();
 std::unique_ptr<SharingPolicy> make_srtf();
 std::unique_ptr<SharingPolicy> make_srsf();
@@ -30,6 +35,7 @@ std::unique_ptr<SharingPolicy> make_optimus(const OptimusOptions& options = {});
 std::unique_ptr<SharingPolicy> make_afs_l(const AfsOptions& options = {});
 std::unique_ptr<SharingPolicy> make_afs_p(double quantum_s);
 std::unique_ptr<SharingPolicy> make_gandiva(double slice_s, bool packs = false);
+std::unique_ptr<SharingPolicy> make_pollux(const PolluxOptions& options = {});
 std::unique_ptr<SharingPolicy> make_worth();
 
 }  // namespace elastictrain::heuristics::sharing

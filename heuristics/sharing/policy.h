@@ -49,6 +49,9 @@ struct PolicySpec {
   bool needs_lengths = false;
   std::function<std::unique_ptr<SharingPolicy>(const Settings&)> make;
   bool packs = false;  // does something with Settings::packs
+  // It is made for jobs that choose their batch at each size: their curves are goodput, which a live run does not
+  // report.
+  bool adapts_batch = false;
 };
 
 // All policies, in the order in which they are listed.

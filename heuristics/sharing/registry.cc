@@ -63,6 +63,8 @@ const std::vector<PolicySpec>& sharing_policies() {
          return make_gandiva(settings.slice_s > 0 ? settings.slice_s : kGandivaSlice_s, settings.packs);
        },
        true},
+      {"pollux", "goodput by Pollux's fitness, of jobs that adapt their batch", true, false,
+       without_settings([] { return make_pollux(); }), false, true},
       {"worth", "our own: slots where a second of work is worth most to all jobs together", true, false,
        without_settings(make_worth)},
   };

@@ -92,6 +92,7 @@ BENCHMARKS = {
     "top": (operate.top, "processor time of the full screen of a run of 1,000 workers, with a stand-in for the run"),
     "round-16k": (cluster.round_16k, "one decision for 4,000 jobs with 100,000 workers on 16,000 hosts, placement included"),
     "sim-published": (cluster.sim_published, "the 24 runs of Muri's simulator, beside their published figures"),
+    "sim-pollux": (cluster.sim_pollux, "Pollux's fitness on its eight workloads, beside the published figures"),
     "sim-policies": (cluster.sim_policies, "all sharing policies on 11 Philly and 10 ITP clusters"),
     "sim-itp": (cluster.sim_itp, "69,351 jobs on 2,000 GPUs under AFS-L: time, memory, changes a job"),
     "sim-ours": (cluster.sim_ours, "our own sharing policy against AFS-L, and against the best without lengths"),

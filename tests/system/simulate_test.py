@@ -59,6 +59,45 @@ class Simulate(Case):
             for field, value in zip(("avg_jct_s", "makespan_s", "p99_jct_s"), expected):
                 self.assertAlmostEqual(float(results[policy][field]) / value, 1, delta=1e-6, msg=(policy, field))
 
+    def pollux_tables(self):
+        """Of one model on one or two GPUs: global batches of 4 and 16, of which a GPU holds 4 samples."""
+        os.mkdir(os.path.join(self.folder, "tables"))
+        os.mkdir(os.path.join(self.folder, "tables", "m"))
+        self.write("tables/m/placements.csv", "placement,local_bsz,step_time,sync_time\n"
+                   "1,2,1.0,0.0\n1,4,1.5,0.1\n2,2,1.2,0.2\n2,4,2.0,0.2\n11,2,9,8\n")
+        self.write("tables/m/scalability.csv", "num_nodes,num_replicas,local_bsz,step_time,sync_time\n")
+        self.write("tables/m/validation-4.csv", "progress,iteration,metric,grad_sqr,grad_var\n1,50,0,1,1\n2,100,0,1,1\n")
+        self.write("tables/m/validation-16.csv", "progress,iteration,metric,grad_sqr,grad_var\n1,15,0,1,1\n2,20,0,1,1\n")
+        return os.path.join(self.folder, "tables")
+
+    def test_workloads_of_pollux_at_the_batch_of_their_users_and_at_adapted_ones(self):
+        tables = self.pollux_tables()
+        workload = self.write("w.csv", "name,time,application,num_replicas,batch_size\na,0,m,1,4\n")
+        results = self.results(workload, "--curves", tables, "--policy", "fifo,max-min,pollux", "--gpus", "2")
+        # 100 steps of 1.5 s; of 1.2 s on two GPUs; 20 steps of 16 samples in two parts, 1.8 s and 2.0 s.
+        for policy, seconds in (("fifo", 150), ("max-min", 120), ("pollux", 76)):
+            self.assertAlmostEqual(float(results[policy]["avg_jct_s"]), seconds, places=6, msg=policy)
+        four = self.write("x.csv", "name,time,application,num_replicas,batch_size\na,0,m,1,16\n")
+        results = self.results(four, "--curves", tables, "--policy", "fifo", "--gpus", "1")
+        self.assertAlmostEqual(float(results["fifo"]["avg_jct_s"]), 20 * (1.5 + 3 * 1.4), places=6)
+
+    def test_bad_tables_of_pollux(self):
+        tables = self.pollux_tables()
+        workload = self.write("w.csv", "name,time,application,num_replicas,batch_size\na,0,m,1,5\n")
+        done = simulate(workload, "--curves", tables, "--policy", "pollux", "--gpus", "2")
+        self.assertEqual(done.returncode, 78)
+        self.assertIn("w.csv:2:1: job a: unknown curve 'jobs of m@5'; known are jobs of m@16", done.stderr)
+        for name, text, part in (("validation-4.csv", "progress,iteration\n1,-3\n", "validation-4.csv:2:3"),
+                                 ("validation-4.csv", "progress,iteration\n", "it has no epoch"),
+                                 ("validation-x.csv", "progress,iteration\n1,1\n", "must end in a global batch"),
+                                 ("placements.csv", "placement,local_bsz\n1,2\n", "placements.csv:2:1: there is no column step_time")):
+            self.write("tables/m/validation-4.csv", "progress,iteration\n1,100\n")
+            path = self.write("tables/m/" + name, text)
+            done = simulate(workload, "--curves", tables, "--policy", "pollux", "--gpus", "2")
+            self.assertEqual(done.returncode, 78, done.stderr)
+            self.assertIn(part, done.stderr)
+            os.unlink(path)
+
     def test_afs_has_the_least_average(self):
         policies = "fifo,srtf,srsf,max-min,tiresias-l,optimus,afs-l"
         results = self.results(JOBS, "--policy", policies, "--gpus", "64", "--curves", CURVES)
@@ -228,6 +267,7 @@ class Simulate(Case):
     def test_bad_curves_are_refused(self):
         self.write("jobs.csv", NORMALISED + "x,0,1,1,a\n")
         for text, expected in (("curve,gpus,iterations_per_s\na,1,-1\n", ":2:5:"), ("curve,gpus,iterations_per_s\na,1,0\n", "more than 0"),
+                               ("curve,gpus,iterations_per_s\n", "curves.csv:1:1: the table has no curve"),
                                ("global_batch_size,1,2\n64,,\n", "empty")):
             with self.subTest(text):
                 curves = self.write("curves.csv", text)

@@ -123,12 +123,17 @@ class Simulation {
     if (watch_) watch_({view_.now_s, result.job, 0});
   }
 
+  const sharing::Curve& curve_of(const TraceJob& given) const {
+    return spec_.adapts_batch && given.adapted ? *given.adapted : *given.curve;
+  }
+
   double finish_time_ratio(const Life& life, const TraceJob& given) const {
     const double took_s = view_.now_s - given.arrival_s;
     if (took_s <= 0) return 1;
     const double mean_jobs = std::max(1.0, (jobs_s_ - life.jobs_s_before) / took_s);
     const double share = view_.slots / mean_jobs;
-    return took_s / (given.work / given.curve->best_at(std::min<double>(share, given.curve->cap())));
+    const sharing::Curve& curve = curve_of(given);
+    return took_s / (given.work / curve.best_at(std::min<double>(share, curve.cap())));
   }
 
   void pass_hosts() {
@@ -154,8 +159,9 @@ class Simulation {
     job.id = number;
     job.arrival_s = given.arrival_s;
     job.requested = std::min(given.requested, options_.slots);
-    job.curve = given.curve.get();
-    Life life{Progress(*given.curve, !spec_.elastic, given.work), {}};
+    const sharing::Curve& curve = curve_of(given);
+    job.curve = &curve;
+    Life life{Progress(curve, !spec_.elastic, given.work), {}};
     life.result.job = number;
     life.jobs_s_before = jobs_s_;
     life.overhead_s = std::max(0.0, muri_overhead_s(given.model, job.requested));
@@ -163,7 +169,7 @@ class Simulation {
       life.said = std::exp(std::normal_distribution<>(0, options_.length_error)(error_rng_));
     job.remaining = options_.lengths_known ? given.work * life.said : sharing::kUnknown;
     job.packs = options_.settings.packs;
-    job.alone_rate = given.curve->as_is(job.requested);
+    job.alone_rate = curve.as_is(job.requested);
     view_.jobs.push_back(job);
     lives_.push_back(std::move(life));
   }

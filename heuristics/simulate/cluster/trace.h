@@ -17,6 +17,8 @@ struct TraceJob {
   double work = 0;
   std::uint32_t requested = 1;
   std::shared_ptr<const sharing::Curve> curve;
+  // With the batch that is best at each size, in the same unit; null: not known. For policies that adapt batches.
+  std::shared_ptr<const sharing::Curve> adapted;
   // In a bounded trace: fewer slots are of no use to it; and it keeps as many once it has begun.
   std::uint32_t least = 1;
   bool keeps = false;

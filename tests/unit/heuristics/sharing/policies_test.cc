@@ -1,6 +1,10 @@
 // The worked examples of the policies.
 #include <doctest/doctest.h>
 
+#include <cmath>
+#include <random>
+
+#include "heuristics/sharing/fill.h"
 #include "heuristics/sharing/policies.h"
 #include "heuristics/sharing/service_history.h"
 #include "tests/unit/heuristics/sharing/sharing_jobs.h"
@@ -210,6 +214,100 @@ TEST_CASE("Gandiva's queue goes round") {
   CHECK(outcome.jobs[1].first_start_s == doctest::Approx(60));
   CHECK(outcome.jobs[2].first_start_s == doctest::Approx(120));
   CHECK(outcome.jobs[0].completion_s == doctest::Approx(420));
+}
+
+// What Pollux's fitness is the inverse of, but for constants: as its header says, written down once more.
+double pollux_cost(const View& view, const Slots& slots) {
+  double sum = 0;
+  const double fair = std::ceil(static_cast<double>(view.slots) / static_cast<double>(view.jobs.size()));
+  for (std::size_t i = 0; i < slots.size(); ++i) {
+    const JobView& job = view.jobs[i];
+    const double age_s = view.now_s - job.arrival_s;
+    const double penalty = job.started() && slots[i] != job.held ? age_s / (age_s + 30) : 1;
+    const double speedup = job.curve->best_at(slots[i]) / job.curve->best_at(std::min<double>(fair, job.curve->cap()));
+    sum += 1 / (speedup * penalty / 4 + 1e-3);
+  }
+  return sum;
+}
+
+TEST_CASE("Pollux in its worked example: by goodput against a fair share, and no change that does not pay") {
+  const auto trace = trace_of({job_of(1, linear_curve(8)), job_of(1, curve_of({1, 1.2, 1.3, 1.35}))});
+  View view = view_of(trace, 4);
+  // A fair share is 2 slots: 3 and 1 are speedups of 1.5 and 0.8333.
+  CHECK(pollux_cost(view, {3, 1}) == doctest::Approx(1 / 0.376 + 1 / 0.2093333));
+  CHECK(pollux_cost(view, {2, 2}) == doctest::Approx(2 / 0.251));
+  CHECK(slots_by(*make_pollux(), view) == Slots{3, 1});
+  view.now_s = 70;
+  for (JobView& job : view.jobs) {
+    job.first_start_s = 0;
+    job.held = 2;
+  }
+  CHECK(pollux_cost(view, {3, 1}) == doctest::Approx(1 / 0.2635 + 1 / 0.1468333));  // 70 of 100 s
+  CHECK(slots_by(*make_pollux(), view) == Slots{2, 2});
+  view.now_s = 10'000;
+  CHECK(slots_by(*make_pollux(), view) == Slots{3, 1});
+}
+
+TEST_CASE("under Pollux what a job has cost by changes holds the next one back") {
+  const auto trace = trace_of({job_of(1, linear_curve(8)), job_of(1, curve_of({1, 1.2, 1.3, 1.35}))});
+  const auto policy = make_pollux();
+  const auto state = policy->initial_state();
+  View view = view_of(trace, 4);
+  Rng rng(1);
+  std::vector<Slots> taken;
+  for (int decision = 0; decision < 4; ++decision) {
+    view.now_s = 600;
+    for (std::size_t i = 0; i < 2; ++i) {
+      view.jobs[i].first_start_s = 0;
+      view.jobs[i].held = 2;  // whatever was decided was undone: the next decision is a change again
+    }
+    Decision decided;
+    decided.grants.resize(2);
+    policy->decide(view, *state, rng, decided);
+    taken.push_back({decided.grants[0].slots, decided.grants[1].slots});
+    CHECK(decided.again_s == 660);
+  }
+  // Penalties of 600/630, then 570/630.
+  CHECK(taken == std::vector<Slots>{{3, 1}, {2, 2}, {2, 2}, {2, 2}});
+}
+
+TEST_CASE("Pollux's search finds the best of all possibilities, and where there are too many comes close to it") {
+  std::mt19937_64 rng(5);
+  const auto below = [&](std::uint64_t end) { return rng() % end; };
+  int best_by_price = 0;
+  constexpr int kCases = 300;
+  for (int number = 0; number < kCases; ++number) {
+    std::vector<cluster::TraceJob> jobs;
+    for (int i = 0; i < 3; ++i) {
+      std::vector<double> rates = {1};
+      for (int size = 1; size < 6; ++size) rates.push_back(rates.back() + 0.1 * static_cast<double>(below(10)));
+      jobs.push_back(job_of(1, curve_of(rates)));
+    }
+    const auto trace = trace_of(jobs);
+    const auto slots = static_cast<std::uint32_t>(3 + below(7));
+    View view = view_of(trace, slots);
+    view.now_s = 1 + static_cast<double>(below(500));
+    for (JobView& job : view.jobs) {
+      if (below(3) == 0) continue;
+      job.first_start_s = 0;
+      job.held = static_cast<double>(below(3));
+    }
+    double best = kNever;
+    const std::uint32_t most[] = {most_slots(view, view.jobs[0]), most_slots(view, view.jobs[1]),
+                                  most_slots(view, view.jobs[2])};
+    for (std::uint32_t a = 0; a <= most[0]; ++a) {
+      for (std::uint32_t b = 0; b <= most[1] && a + b <= slots; ++b) {
+        for (std::uint32_t c = 0; c <= most[2] && a + b + c <= slots; ++c) {
+          best = std::min(best, pollux_cost(view, {double(a), double(b), double(c)}));
+        }
+      }
+    }
+    CHECK(pollux_cost(view, slots_by(*make_pollux(), view)) == doctest::Approx(best).epsilon(1e-9));
+    const double by_price = pollux_cost(view, slots_by(*make_pollux({.exact_up_to = 0}), view));
+    CHECK(by_price <= 1.06 * best);
+    if (by_price <= best * (1 + 1e-9)) ++best_by_price;
+  }
+  CHECK(best_by_price >= kCases * 9 / 10);
 }
 
 }  // namespace

@@ -1,0 +1,165 @@
+#include "cli/traces/pollux_tables.h"
+
+#include <algorithm>
+#include <cmath>
+#include <filesystem>
+#include <map>
+#include <optional>
+#include <vector>
+
+#include "cli/config/text.h"
+#include "cli/traces/rows.h"
+#include "cli/traces/source.h"
+
+namespace elastictrain::cli {
+namespace {
+
+namespace fs = std::filesystem;
+using heuristics::sharing::Curve;
+
+constexpr std::uint32_t kGpusOfHost = 4;
+constexpr std::uint32_t kMostPlaced = 16;  // GPUs of placements.csv
+// The authors' limit for the one model of which larger batches were measured than fit beside its data.
+constexpr std::uint32_t kMostLocalOfYolo = 8;
+
+struct Step {
+  double step_s = 0, sync_s = 0;
+};
+using Steps = std::map<std::uint32_t, Step>;  // by local batch
+
+struct Model {
+  std::string name;
+  std::map<std::uint32_t, Steps> steps;        // by GPUs
+  std::map<std::uint32_t, double> iterations;  // to the end, by global batch
+};
+
+std::string packed(std::uint32_t gpus) {
+  const std::uint32_t rest = gpus % kGpusOfHost;
+  return (rest > 0 ? std::to_string(rest) : "") + std::string(gpus / kGpusOfHost, '0' + kGpusOfHost);
+}
+
+template <class Use>
+Status each_row(const fs::path& path, Use use) {
+  const auto text = read_bounded(path.string());
+  if (!text.ok()) return text.error();
+  Rows rows(path.string(), *text, ',', true);
+  while (rows.next()) use(rows);
+  return rows.failed() ? Status(rows.error()) : Status();
+}
+
+Step step_in(Rows& rows) {
+  return {rows.positive("step_time"), rows.number("sync_time")};
+}
+
+Status read_placements(const fs::path& folder, Model& model) {
+  std::map<std::string, std::uint32_t> gpus_of;
+  for (std::uint32_t gpus = 1; gpus <= kMostPlaced; ++gpus) gpus_of[packed(gpus)] = gpus;
+  return each_row(folder / "placements.csv", [&](Rows& rows) {
+    const auto found = gpus_of.find(rows.text("placement"));
+    const std::uint32_t local = rows.slots("local_bsz");
+    const Step step = step_in(rows);
+    if (found != gpus_of.end()) model.steps[found->second][local] = step;
+  });
+}
+
+Status read_scalability(const fs::path& folder, Model& model) {
+  std::map<std::uint32_t, std::uint32_t> hosts_of;
+  return each_row(folder / "scalability.csv", [&](Rows& rows) {
+    const std::uint32_t gpus = rows.slots("num_replicas"), hosts = rows.slots("num_nodes");
+    const std::uint32_t local = rows.slots("local_bsz");
+    const Step step = step_in(rows);
+    if (gpus <= kMostPlaced || hosts < hosts_of[gpus]) return;
+    if (hosts > hosts_of[gpus]) model.steps[gpus].clear();
+    hosts_of[gpus] = hosts;
+    model.steps[gpus][local] = step;
+  });
+}
+
+Status read_validations(const fs::path& folder, Model& model) {
+  constexpr std::string_view kPrefix = "validation-";
+  for (const auto& entry : fs::directory_iterator(folder)) {
+    const std::string name = entry.path().stem().string();
+    if (!name.starts_with(kPrefix)) continue;
+    const auto batch = parse_whole_number(name.substr(kPrefix.size()));
+    if (!batch || *batch == 0 || *batch > UINT32_MAX) {
+      return Error{ErrorCode::kInvalid, entry.path().string() + ":1:1: its name must end in a global batch"};
+    }
+    double last = 0;
+    const Status good = each_row(entry.path(), [&](Rows& rows) { last = rows.positive("iteration"); });
+    if (!good.ok()) return good;
+    if (last == 0) return Error{ErrorCode::kInvalid, entry.path().string() + ":1:1: it has no epoch"};
+    model.iterations[static_cast<std::uint32_t>(*batch)] = last;
+  }
+  return {};
+}
+
+// A line between measured batches.
+Step step_at(const Steps& steps, std::uint32_t local) {
+  const auto above = steps.lower_bound(local);
+  if (above == steps.end()) return steps.rbegin()->second;
+  if (above->first == local) return above->second;
+  const auto below = std::prev(above);
+  const double part = static_cast<double>(local - below->first) / static_cast<double>(above->first - below->first);
+  return {std::lerp(below->second.step_s, above->second.step_s, part),
+          std::lerp(below->second.sync_s, above->second.sync_s, part)};
+}
+
+std::uint32_t divide_up(std::uint32_t a, std::uint32_t b) {
+  return (a + b - 1) / b;
+}
+
+// Seconds of a step; nothing: too few samples for each.
+std::optional<double> step_s(const Model& model, const Steps& steps, std::uint32_t gpus, std::uint32_t batch) {
+  const std::uint32_t measured = steps.rbegin()->first;
+  const std::uint32_t most = model.name == "yolov3" ? std::min(measured, kMostLocalOfYolo) : measured;
+  const std::uint32_t local = divide_up(batch, gpus);
+  if (local < steps.begin()->first) return std::nullopt;
+  const std::uint32_t parts = divide_up(local, most);
+  const Step step = step_at(steps, std::max(divide_up(local, parts), steps.begin()->first));
+  return step.step_s + (parts - 1) * (step.step_s - step.sync_s);
+}
+
+void add_curves(const Model& model, Curves& curves) {
+  std::map<std::uint32_t, double> adapted;
+  for (const auto& [batch, iterations] : model.iterations) {
+    std::vector<Curve::Point> points;
+    for (const auto& [gpus, steps] : model.steps) {
+      const auto seconds = step_s(model, steps, gpus, batch);
+      if (!seconds) continue;
+      points.push_back({gpus, 1 / *seconds / iterations});
+      adapted[gpus] = std::max(adapted[gpus], points.back().rate);
+    }
+    const std::string name = pollux_curve(model.name, std::to_string(batch));
+    if (!points.empty()) curves[name] = std::make_shared<const Curve>(std::move(points), name);
+  }
+  std::vector<Curve::Point> points;
+  for (const auto& [gpus, rate] : adapted) points.push_back({gpus, rate});
+  const std::string name = pollux_curve(model.name, kAdapted);
+  if (!points.empty()) curves[name] = std::make_shared<const Curve>(std::move(points), name);
+}
+
+}  // namespace
+
+std::string pollux_curve(const std::string& model, const std::string& batch) {
+  return "jobs of " + model + "@" + batch;
+}
+
+bool is_pollux_directory(const std::string& path) {
+  const auto entries = fs::directory_iterator(path);
+  return std::any_of(begin(entries), end(entries),
+                     [](const auto& entry) { return fs::exists(entry.path() / "placements.csv"); });
+}
+
+Status read_pollux_curves(const std::string& path, Curves& curves) {
+  for (const auto& entry : fs::directory_iterator(path)) {
+    if (!fs::exists(entry.path() / "placements.csv")) continue;
+    Model model{entry.path().filename().string(), {}, {}};
+    if (const Status good = read_placements(entry.path(), model); !good.ok()) return good;
+    if (const Status good = read_scalability(entry.path(), model); !good.ok()) return good;
+    if (const Status good = read_validations(entry.path(), model); !good.ok()) return good;
+    add_curves(model, curves);
+  }
+  return {};
+}
+
+}  // namespace elastictrain::cli
