@@ -8,21 +8,17 @@
 #include <csignal>
 #include <filesystem>
 #include <iostream>
-#include <map>
 #include <memory>
 
 #include "cli/commands/cluster_client.h"
+#include "cli/commands/cluster_hosts.h"
 #include "cli/commands/command.h"
 #include "cli/commands/exit_code.h"
 #include "cli/commands/first_jobs.h"
 #include "cli/commands/run_probe.h"
 #include "cli/config/cluster_file.h"
 #include "cli/config/load.h"
-#include "cli/config/text.h"
-#include "launcher/batch/allocation.h"
 #include "launcher/build_id.h"
-#include "launcher/host_sources.h"
-#include "launcher/hostfile.h"
 #include "supervisor/cluster/cluster_process.h"
 
 namespace elastictrain::cli {
@@ -79,36 +75,6 @@ jobs::Limits limits_of(const ClusterFile& file, const jobs::Owner& owner) {
   return limits;
 }
 
-Result<std::vector<launcher::Host>> hosts_of_batch_job() {
-  const auto environment = process_environment();
-  const std::map<std::string, std::string> variables(environment.begin(), environment.end());
-  const launcher::Scheduler scheduler = launcher::detect_scheduler(variables);
-  if (scheduler == launcher::Scheduler::kNone) {
-    return Error{
-        ErrorCode::kInvalid,
-        "hosts: give either hosts.list or hosts.file; this process is in no batch job whose hosts it could share"};
-  }
-  auto allocation = launcher::read_allocation(scheduler, launcher::real_surroundings(variables));
-  if (!allocation.ok()) return allocation.error();
-  return std::move(allocation->hosts);
-}
-
-Result<std::unique_ptr<launcher::HostSource>> hosts_of(asio::io_context& io, const ClusterFile& file) {
-  if (!file.host_file.empty()) return launcher::hostfile_source(io, file.host_file, file.poll_ms);
-  if (file.host_list.empty()) {
-    auto allocated = hosts_of_batch_job();
-    if (!allocated.ok()) return allocated.error();
-    return launcher::static_hosts(io, std::move(*allocated));
-  }
-  auto hosts = launcher::parse_host_list(join(file.host_list, ","));
-  if (!hosts.ok()) return hosts.error();
-  for (std::size_t i = 0; i < hosts->size(); ++i) {
-    const bool said = i < file.host_list.size() && file.host_list[i].find(':') != std::string::npos;
-    if (!said) (*hosts)[i].slots = static_cast<std::uint32_t>(file.host_slots);
-  }
-  return launcher::static_hosts(io, std::move(*hosts));
-}
-
 cluster::ClusterOptions options_of(const ClusterFile& file, const std::string& directory) {
   cluster::ClusterOptions options;
   options.name = file.name;
@@ -128,6 +94,8 @@ cluster::ClusterOptions options_of(const ClusterFile& file, const std::string& d
   settings.resume_timeout_s = static_cast<double>(file.resume_timeout_ms) / 1000;
   settings.join_timeout_s = static_cast<double>(file.join_timeout_ms) / 1000;
   settings.orphan_grace_s = static_cast<double>(file.orphan_grace_ms) / 1000;
+  settings.most_slots = static_cast<std::uint32_t>(file.growth.most_slots);
+  settings.least_gain = file.growth.least_gain;
   settings.limits = [file](const jobs::Owner& owner) { return limits_of(file, owner); };
   return options;
 }
@@ -144,13 +112,13 @@ int run_cluster(const std::string& path) {
   const auto directory = directory_of_cluster(file.directory.empty() ? file.name : file.directory + "/");
   if (!directory.ok()) return fail_cluster(directory.error().message, kExitConfig);
   asio::io_context io{1};
-  const auto hosts = hosts_of(io, file);
-  if (!hosts.ok()) return fail_cluster(path + ": " + hosts.error().message, kExitConfig);
   cluster::ClusterOptions options = options_of(file, *directory);
+  auto hosts = hosts_of_cluster(io, file, options.say);
+  if (!hosts.ok()) return fail_cluster(path + ": " + hosts.error().message, kExitConfig);
   const std::string config_directory = std::filesystem::absolute(path).parent_path().string();
   FirstJobs first_jobs(io, file.jobs, *directory, config_directory, options.say);
   options.begun = [&](const jobs::Cluster& begun) { first_jobs.submit(begun.jobs()); };
-  cluster::ClusterProcess process(io, std::move(options), **hosts);
+  cluster::ClusterProcess process(io, std::move(options), std::move(*hosts));
   if (const Status opened = process.open(); !opened.ok()) {
     const bool taken = opened.error().code == ErrorCode::kUnavailable;
     return fail_cluster(opened.error().message, taken ? kExitUnavailable : kExitCannotCreate);

@@ -153,16 +153,24 @@ std::string move_text(const std::string& event, const nlohmann::json& record) {
          field_of(record, "why") + "\n";
 }
 
-// A decision of a cluster and the shares that it changed, a line each.
+std::string helpers_text(const nlohmann::json& helpers) {
+  const std::string text = field_of(helpers, "text"), why = field_of(helpers, "why");
+  return "helper jobs: " + field_of(helpers, "what") + ", " + field_of(helpers, "slots") + " slots" +
+         (text.empty() ? "" : " (" + text + ")") + "; jobs could use " + field_of(helpers, "needed") +
+         (why.empty() ? "" : ": " + why) + "\n";
+}
+
+// A decision of a cluster and the shares that it changed, a line each; its moves; what it does about helper jobs.
 std::string shared_text(std::string_view line, bool json) {
   const std::string event(event_name(line));
   const bool is_move = event == "moving" || event == "move_ended";
-  if (event != "decided" && !is_move) return "";
+  if (event != "decided" && event != "helpers" && !is_move) return "";
   if (json) return std::string(line) + "\n";
   const nlohmann::json decided = parse_json(line);
   const auto time = decided.find("t");
   std::string text = time != decided.end() && time->is_number() ? clock_text(time->get<double>()) : "";
   if (is_move) return text + move_text(event, decided);
+  if (event == "helpers") return text + helpers_text(decided);
   text += field_of(decided, "trigger") + ": " + field_of(decided, "slots") + " slots for " + field_of(decided, "jobs") +
           " jobs, " + field_of(decided, "waiting") + " wait (" + field_of(decided, "policy") + ")\n";
   const auto shares = decided.find("shares");

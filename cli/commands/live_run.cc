@@ -113,9 +113,7 @@ int LiveRun::run() {
     if (supervisor_ != nullptr) supervisor_->launch_ended(ended);
   };
   auto launcher = make_launcher(
-      io_, config_, plan_, on_end,
-      [this](const std::string& host) { return elastic_ == nullptr ? std::string() : elastic_->job_of(host); },
-      meeting_.rendezvous.get());
+      io_, config_, plan_, on_end, [this](const std::string& host) { return job_of(host); }, meeting_.rendezvous.get());
   if (!launcher.ok()) return report(launcher.error(), kExitConfig);
   const auto hosts = make_hosts();
   if (const Status joined = join_cluster(); !joined.ok()) return report(joined.error(), kExitUnavailable);
@@ -194,6 +192,11 @@ void LiveRun::keep_added_hosts(const std::vector<launcher::Host>& hosts) {
   if (file && !failed) return;
   output_->say("elastictrain: cannot write " + added_hosts_file_ +
                "; a supervisor that resumes the run will not know the added hosts");
+}
+
+std::string LiveRun::job_of(const std::string& host) const {
+  if (elastic_ != nullptr) return elastic_->job_of(host);
+  return link_ != nullptr ? link_->job_of(host) : std::string();
 }
 
 std::unique_ptr<launcher::HostSource> LiveRun::make_hosts() {

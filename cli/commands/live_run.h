@@ -49,6 +49,8 @@ class LiveRun {
   int supervise();
   void leave_cluster(int status);
   void finish(int status);
+  // The batch system's job that brought a host; empty: none.
+  std::string job_of(const std::string& host) const;
   std::unique_ptr<launcher::HostSource> make_hosts();
   Status recall_added_hosts();
   void keep_added_hosts(const std::vector<launcher::Host>& hosts);

@@ -49,6 +49,16 @@ TableKey whole_key(std::string name, std::int64_t low, std::int64_t high, Number
           }};
 }
 
+TableKey real_key(std::string name, int low, int high, double& target) {
+  return {std::move(name), "a number from " + std::to_string(low) + " to " + std::to_string(high),
+          [low, high, &target](const toml::node& node) {
+            const auto value = node.value<double>();
+            if (!value || !(*value >= low && *value <= high)) return false;
+            target = *value;
+            return true;
+          }};
+}
+
 TableKey text_key(std::string name, std::string& target) {
   return {std::move(name), "a text", [&target](const toml::node& node) {
             const auto* value = node.as_string();
@@ -111,6 +121,7 @@ class ClusterReader {
     if (!result_.host_list.empty() && !result_.host_file.empty()) {
       complain("hosts: give either hosts.list or hosts.file");
     }
+    complain_about_growth();
     for (const std::string& host : result_.host_list) {
       const auto parsed = launcher::parse_host_list(host);
       if (!parsed.ok()) complain("hosts.list: " + parsed.error().message);
@@ -160,8 +171,20 @@ class ClusterReader {
   }
 
   TableKeys host_keys() {
-    return {list_key("list", result_.host_list), text_key("file", result_.host_file),
-            whole_key("slots", 1, 1024, result_.host_slots), whole_key("poll_ms", 100, kMaxMs, result_.poll_ms)};
+    GrowthOfFile& growth = result_.growth;
+    return {list_key("list", result_.host_list),
+            text_key("file", result_.host_file),
+            whole_key("slots", 1, 1024, result_.host_slots),
+            whole_key("poll_ms", 100, kMaxMs, result_.poll_ms),
+            text_key("expand", growth.expand),
+            text_key("shrink", growth.shrink),
+            text_key("alive", growth.alive),
+            whole_key("most_slots", 1, 100'000, growth.most_slots),
+            real_key("least_gain", 0, 1, growth.least_gain),
+            whole_key("expand_after_ms", 0, kMaxMs, growth.expand_after_ms),
+            whole_key("expand_timeout_ms", 100, kMaxMs, growth.expand_timeout_ms),
+            whole_key("shrink_after_ms", 0, kMaxMs, growth.shrink_after_ms),
+            whole_key("alive_interval_ms", 100, kMaxMs, growth.alive_interval_ms)};
   }
 
   static TableKeys limit_keys(LimitsOfFile& to) {
@@ -235,6 +258,17 @@ class ClusterReader {
     if (!found->take(node)) complain(region, full + " must be " + found->wanted);
   }
 
+  void complain_about_growth() {
+    const GrowthOfFile& growth = result_.growth;
+    if (!growth.expand.empty()) {
+      if (growth.most_slots == 0) complain("hosts.expand needs hosts.most_slots, the slots up to which it brings more");
+      return;
+    }
+    if (!growth.shrink.empty()) complain("hosts.shrink needs hosts.expand");
+    if (!growth.alive.empty()) complain("hosts.alive needs hosts.expand");
+    if (growth.most_slots > 0) complain("hosts.most_slots needs hosts.expand");
+  }
+
   void complain_policy() {
     std::vector<std::string> names;
     for (const auto& one : heuristics::sharing::sharing_policies()) {
@@ -250,6 +284,11 @@ class ClusterReader {
             : "there is no policy \"" + result_.policy + "\"" +
                   (meant ? "; did you mean \"" + *meant + "\"?" : "; there are " + join(names, ", "));
     complain(policy_at_, what);
+  }
+
+  static bool decides_live(const std::string& name) {
+    const auto* const spec = heuristics::sharing::find_sharing_policy(name);
+    return spec != nullptr && !spec->adapts_batch && name != "max-min-fluid";
   }
 
   std::string file_;
@@ -275,8 +314,3 @@ std::variant<ClusterFile, ClusterFileError> read_cluster_file(std::string_view t
 }
 
 }  // namespace elastictrain::cli
-  static bool decides_live(const std::string& name) {
-    const auto* const spec = heuristics::sharing::find_sharing_policy(name);
-    return spec != nullptr && !spec->adapts_batch && name != "max-min-fluid";
-  }
-

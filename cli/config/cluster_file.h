@@ -29,6 +29,17 @@ struct JobOfFile {
   std::int32_t priority = 0;
 };
 
+// Helper jobs of a batch system that bring more hosts.
+struct GrowthOfFile {
+  std::string expand, shrink, alive;  // commands for the shell; empty: none
+  std::uint64_t most_slots = 0;       // of all hosts together
+  double least_gain = 0.5;
+  std::uint64_t expand_after_ms = 10'000;
+  std::uint64_t expand_timeout_ms = 600'000;
+  std::uint64_t shrink_after_ms = 60'000;
+  std::uint64_t alive_interval_ms = 10'000;
+};
+
 struct ClusterFile {
   std::string name;
   std::string directory;  // empty: <state>/clusters/NAME
@@ -47,6 +58,7 @@ struct ClusterFile {
   std::string host_file;
   std::uint64_t host_slots = 1;
   std::uint64_t poll_ms = 5'000;
+  GrowthOfFile growth;
   LimitsOfFile limits;
   std::map<std::string, LimitsOfFile> users, groups;
   std::vector<JobOfFile> jobs;

@@ -54,10 +54,33 @@ std::string render_jobs(const nlohmann::json& cluster, bool all) {
   return table.render();
 }
 
+std::string plural_slots(std::uint64_t count) {
+  return std::to_string(count) + (count == 1 ? " slot" : " slots");
+}
+
+std::string render_helpers(const nlohmann::json& helpers) {
+  std::uint64_t slots = 0;
+  std::vector<std::string> names;
+  for (const auto& host : helpers["hosts"]) {
+    slots += host.value("slots", 0ULL);
+    const std::string job = host.value("job", "");
+    names.push_back(host.value("host", "") + (job.empty() ? "" : " (job " + job + ")"));
+  }
+  std::string text = "helper jobs: " + (names.empty() ? "none" : plural_slots(slots) + " on " + join(names, ", "));
+  const std::uint64_t asked = helpers.value("asked_slots", 0ULL);
+  if (asked > 0) {
+    text +=
+        "; " + plural_slots(asked) + " more asked for " + format_duration(helpers.value("asked_for_s", 0.0)) + " ago";
+  }
+  const std::string why = helpers.value("why", "");
+  return text + (why.empty() ? "" : "; " + why) + "\n";
+}
+
 std::string render_head(const nlohmann::json& cluster) {
   std::string text = "cluster " + cluster.value("name", "") + ": policy " + cluster.value("policy", "") + ", " +
                      std::to_string(cluster.value("leased", 0)) + " of " + std::to_string(cluster.value("slots", 0)) +
                      " slots leased, " + std::to_string(cluster["waiting"].size()) + " jobs wait\n";
+  if (cluster.contains("helpers")) text += render_helpers(cluster["helpers"]);
   if (cluster.value("resuming", false)) text += "it was started again and waits for its runs; nothing is decided yet\n";
   if (cluster.value("journal_fails", false)) text += "its journal cannot be written; it takes no jobs\n";
   return text;

@@ -6,7 +6,8 @@
 
 namespace elastictrain::cli {
 
-// A line about the cluster, then one for each job; with `all` also for those that have ended.
+// A line about the cluster, one about its helper jobs if it may have some, then one for each job; with `all` also for
+// those that have ended.
 std::string render_queue(const nlohmann::json& cluster, bool all);
 
 // The line about the cluster, then its hosts with their slots, then the jobs that have not ended.

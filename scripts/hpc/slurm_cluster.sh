@@ -2,6 +2,7 @@
 # A cluster of many runs inside one job: sbatch slurm_cluster.sh CLUSTER.toml
 # The file names no hosts: those of the job are shared. Jobs come from [[job]] in it, and from `elastictrain submit` on the first
 # node of the job (srun --overlap --jobid=ID --nodes=1 --pty bash). The job ends when nothing was queued for IDLE_S (300) seconds.
+# With hosts.expand = "…/slurm_expand.sh" and its companions in the file it grows by helper jobs (README.md beside this file).
 # Runs with [checkpoint] directory leave with a checkpoint before the job is preempted or its time is up, and go on after a requeue.
 #SBATCH --job-name=elastictrain-cluster
 #SBATCH --nodes=2

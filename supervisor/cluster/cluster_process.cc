@@ -21,16 +21,16 @@ double unix_now_s() {
 
 std::vector<jobs::HostLine> lines_of(const std::vector<launcher::Host>& hosts) {
   std::vector<jobs::HostLine> lines;
-  for (const auto& host : hosts) lines.push_back({host.name, std::min(host.slots, kMaxSlotsOfHost)});
+  for (const auto& host : hosts) lines.push_back({host.name, std::min(host.slots, kMaxSlotsOfHost), host.job});
   return lines;
 }
 
 }  // namespace
 
-ClusterProcess::ClusterProcess(asio::io_context& io, ClusterOptions options, launcher::HostSource& hosts)
+ClusterProcess::ClusterProcess(asio::io_context& io, ClusterOptions options, MakeHosts make_hosts)
     : io_(io),
       options_(std::move(options)),
-      source_(hosts),
+      make_hosts_(std::move(make_hosts)),
       wake_(io),
       poll_(io),
       start_(std::chrono::steady_clock::now()) {}
@@ -67,14 +67,28 @@ Status ClusterProcess::open() {
   auto server = ClusterServer::listen(io_, place_->directory(), options_.everyone, std::move(handlers));
   if (!server.ok()) return server.error();
   server_ = std::move(*server);
+  source_ = make_hosts_(growth_inputs());
   poll_hosts();
   return {};
+}
+
+// Nothing is asked for before the runs are back.
+GrowthInputs ClusterProcess::growth_inputs() {
+  GrowthInputs inputs;
+  for (const auto& host : cluster_->helpers()) inputs.helpers.push_back({host.name, host.slots, host.job});
+  inputs.demand = [this]() -> std::optional<jobs::SlotDemand> {
+    if (!begun_ || cluster_->resuming()) return std::nullopt;
+    return cluster_->demand();
+  };
+  inputs.changed = [this](const jobs::HelpersChanged& change) { give(change); };
+  return inputs;
 }
 
 void ClusterProcess::stop() {
   *alive_ = false;
   wake_.cancel();
   poll_.cancel();
+  source_.reset();
   server_.reset();
   starter_.reset();
   journal_.reset();
@@ -90,12 +104,12 @@ void ClusterProcess::begin(const std::vector<launcher::Host>& hosts) {
 }
 
 void ClusterProcess::poll_hosts() {
-  source_.poll([this, alive = alive_](Result<std::vector<launcher::Host>> hosts) {
+  source_->poll([this, alive = alive_](Result<std::vector<launcher::Host>> hosts) {
     if (!*alive) return;
     if (!hosts.ok()) options_.say(hosts.error().message);
     if (hosts.ok() && begun_) give(jobs::HostsChanged{lines_of(*hosts)});
     if (hosts.ok() && !begun_) begin(*hosts);
-    const std::uint64_t interval_ms = source_.interval_ms() == 0 && !begun_ ? 1000 : source_.interval_ms();
+    const std::uint64_t interval_ms = source_->interval_ms() == 0 && !begun_ ? 1000 : source_->interval_ms();
     if (interval_ms == 0) return;
     poll_.expires_after(std::chrono::milliseconds(interval_ms));
     poll_.async_wait([this, alive](asio::error_code error) {
@@ -357,7 +371,7 @@ std::vector<HostSlots> ClusterProcess::named(const jobs::Slots& slots) const {
   std::vector<HostSlots> list;
   for (const auto slot : slots) {
     const auto& host = cluster_->hosts()[slot.host];
-    if (list.empty() || list.back().host != host.name) list.push_back({host.name, {}, host.slots});
+    if (list.empty() || list.back().host != host.name) list.push_back({host.name, {}, host.slots, host.job});
     list.back().slots.push_back(slot.number);
   }
   return list;

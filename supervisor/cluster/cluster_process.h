@@ -1,8 +1,8 @@
 // Purpose: `elastictrain cluster` at work: the state machine of core/ with its socket, its journal, its hosts, the
 // processes of its runs and its clock. It lasts until stop().
 //
-// Ownership: borrows the loop and the host source. Thread: the io_context's. Errors: open() says what is wrong; later
-// nothing ends it but stop().
+// Ownership: borrows the loop; owns the host source, which it has made when it knows its journal. Thread: the
+// io_context's. Errors: open() says what is wrong; later nothing ends it but stop().
 #pragma once
 
 #include <asio/io_context.hpp>
@@ -36,9 +36,17 @@ struct ClusterOptions {
   std::function<void(const jobs::Cluster&)> begun;      // hosts and jobs are known, requests are answered; may be empty
 };
 
+// What a source of hosts that grows by helper jobs is told.
+struct GrowthInputs {
+  std::vector<launcher::Host> helpers;                      // that the previous process had
+  std::function<std::optional<jobs::SlotDemand>()> demand;  // nothing: not known yet
+  std::function<void(const jobs::HelpersChanged&)> changed;
+};
+using MakeHosts = std::function<std::unique_ptr<launcher::HostSource>(GrowthInputs)>;
+
 class ClusterProcess {
  public:
-  ClusterProcess(asio::io_context& io, ClusterOptions options, launcher::HostSource& hosts);
+  ClusterProcess(asio::io_context& io, ClusterOptions options, MakeHosts make_hosts);
   ~ClusterProcess();
   ClusterProcess(const ClusterProcess&) = delete;
   ClusterProcess& operator=(const ClusterProcess&) = delete;
@@ -48,6 +56,7 @@ class ClusterProcess {
   void stop();
 
  private:
+  GrowthInputs growth_inputs();
   void begin(const std::vector<launcher::Host>& hosts);
   void poll_hosts();
   void give(const jobs::Event& event);
@@ -80,13 +89,14 @@ class ClusterProcess {
 
   asio::io_context& io_;
   ClusterOptions options_;
-  launcher::HostSource& source_;
+  MakeHosts make_hosts_;
   std::unique_ptr<jobs::Cluster> cluster_;
   std::optional<ClusterPlace> place_;
   std::unique_ptr<ClusterJournal> journal_;
   std::uint64_t journal_most_bytes_ = 0;
   std::unique_ptr<ClusterServer> server_;
   std::unique_ptr<RunStarter> starter_;
+  std::unique_ptr<launcher::HostSource> source_;
   std::set<std::uint64_t> runs_;  // connections of runs
   asio::steady_timer wake_;
   asio::steady_timer poll_;

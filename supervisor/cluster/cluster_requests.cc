@@ -156,6 +156,21 @@ Object job_json(const jobs::Job& job, const jobs::Cluster& cluster, const Cluste
   return out;
 }
 
+Object helpers_json(const jobs::Cluster& cluster, const ClusterFacts& facts) {
+  Object out;
+  out["hosts"] = Object::array();
+  for (const auto& host : cluster.helpers()) {
+    out["hosts"].push_back({{"host", host.name}, {"slots", host.slots}, {"job", host.job}});
+  }
+  out["most_slots"] = cluster.settings().most_slots;
+  const auto demand = cluster.demand();
+  out["needed_slots"] = demand.needed;
+  out["why"] = demand.why;
+  out["asked_slots"] = cluster.asked_slots();
+  out["asked_for_s"] = cluster.asked_slots() > 0 ? facts.now_s - cluster.asked_s() : 0;
+  return out;
+}
+
 }  // namespace
 
 Result<ClientRequest> parse_client_request(const std::string& line) {
@@ -204,6 +219,7 @@ std::string queue_answer(const jobs::Cluster& cluster, const ClusterFacts& facts
   out["decisions"] = cluster.decisions();
   out["hosts"] = Object::array();
   for (const auto& host : cluster.hosts()) out["hosts"].push_back({{"host", host.name}, {"slots", host.slots}});
+  if (cluster.settings().most_slots > 0) out["helpers"] = helpers_json(cluster, facts);
   out["jobs"] = Object::array();
   for (const auto& [id, job] : cluster.jobs()) {
     leased += cluster.book().in_use(id);

@@ -1,5 +1,6 @@
 // The records of a cluster's journal as JSON and back.
 #include <algorithm>
+#include <array>
 #include <iterator>
 #include <nlohmann/json.hpp>
 
@@ -12,6 +13,15 @@ namespace {
 using Record = nlohmann::ordered_json;
 using Hosts = std::vector<jobs::HostLine>;
 namespace record = jobs::record;
+
+using What = jobs::HelpersChanged::What;
+constexpr std::array<std::pair<What, const char*>, 7> kHelperWords = {{{What::kAsked, "asked"},
+                                                                       {What::kWithdrawn, "withdrawn"},
+                                                                       {What::kFailed, "failed"},
+                                                                       {What::kCame, "came"},
+                                                                       {What::kLeft, "left"},
+                                                                       {What::kLost, "lost"},
+                                                                       {What::kReturned, "returned"}}};
 
 const char* order_name(jobs::Order order) {
   switch (order) {
@@ -44,6 +54,15 @@ record::MoveOutcome outcome_named(const std::string& name) {
 
 // --- To JSON
 
+Record hosts_json(const Hosts& hosts) {
+  Record list = Record::array();
+  for (const auto& host : hosts) {
+    Record& one = list.emplace_back(Record{{"host", host.name}, {"slots", host.slots}});
+    if (!host.job.empty()) one["job"] = host.job;
+  }
+  return list;
+}
+
 Record slots_json(const jobs::Slots& slots, const Hosts& hosts) {
   Record list = Record::array();
   for (const auto slot : slots) {
@@ -71,8 +90,17 @@ struct Encode {
   }
   void operator()(const record::Hosts& one) const {
     event("hosts");
-    out["hosts"] = Record::array();
-    for (const auto& host : one.hosts) out["hosts"].push_back({{"host", host.name}, {"slots", host.slots}});
+    out["hosts"] = hosts_json(one.hosts);
+  }
+  void operator()(const record::Helpers& one) const {
+    event("helpers");
+    const auto is_it = [&](const auto& word) { return word.first == one.change.what; };
+    out["what"] = std::find_if(kHelperWords.begin(), kHelperWords.end(), is_it)->second;
+    out["slots"] = one.change.slots;
+    out["text"] = one.change.text;
+    out["needed"] = one.needed;
+    out["why"] = one.why;
+    out["helpers"] = hosts_json(one.change.helpers);
   }
   void operator()(const record::Submitted& one) const {
     event("submitted", one.job);
@@ -243,12 +271,24 @@ record::Decided decided_from(const nlohmann::json& in) {
   return one;
 }
 
-record::Hosts hosts_from(const nlohmann::json& in) {
-  record::Hosts one;
-  for (const auto& host : in.at("hosts")) {
-    one.hosts.push_back({host.at("host").get<std::string>(), whole<std::uint32_t>(host.at("slots"))});
+Hosts hosts_from(const nlohmann::json& list) {
+  Hosts hosts;
+  for (const auto& host : list) {
+    hosts.push_back(
+        {host.at("host").get<std::string>(), whole<std::uint32_t>(host.at("slots")), host.value("job", std::string())});
   }
-  return one;
+  return hosts;
+}
+
+std::optional<jobs::Record> helpers_from(const nlohmann::json& in) {
+  const auto name = in.at("what").get<std::string>();
+  const auto word =
+      std::find_if(kHelperWords.begin(), kHelperWords.end(), [&](const auto& one) { return name == one.second; });
+  if (word == kHelperWords.end()) return std::nullopt;
+  return record::Helpers{{word->first, whole<std::uint32_t>(in.at("slots")), in.at("text").get<std::string>(),
+                          hosts_from(in.at("helpers"))},
+                         whole<std::uint32_t>(in.at("needed")),
+                         in.at("why").get<std::string>()};
 }
 
 record::HasEnded ended_from(const nlohmann::json& in, jobs::JobId job) {
@@ -311,7 +351,8 @@ std::optional<jobs::Record> record_from(const nlohmann::json& in, const Hosts& h
   if (event == "cluster_begins") {
     return record::Began{in.at("version").get<std::string>(), in.at("policy").get<std::string>()};
   }
-  if (event == "hosts") return hosts_from(in);
+  if (event == "hosts") return record::Hosts{hosts_from(in.at("hosts"))};
+  if (event == "helpers") return helpers_from(in);
   if (event == "decided") return decided_from(in);
   return record_of_job(event, in, hosts);
 }

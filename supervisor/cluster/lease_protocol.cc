@@ -40,6 +40,7 @@ json to_json(const std::vector<HostSlots>& list) {
   for (const HostSlots& host : list) {
     json& entry = array.emplace_back(json{{"host", host.host}, {"slots", host.slots}});
     if (host.of > 0) entry["of"] = host.of;
+    if (!host.job.empty()) entry["job"] = host.job;
   }
   return array;
 }
@@ -133,6 +134,7 @@ std::vector<HostSlots> read_slots(LineReader& from, const char* name) {
     HostSlots host;
     host.host = entry.name("host");
     host.of = entry.whole("of", 0, kMaxSlotsOfHost, 0);
+    if (!entry.is_null("job")) host.job = entry.name("job");
     host.slots = entry.numbers("slots", kMaxSlotsOfHost, kMaxSlotsOfHost - 1);
     std::sort(host.slots.begin(), host.slots.end());
     if (std::adjacent_find(host.slots.begin(), host.slots.end()) != host.slots.end()) entry.wrong("slots", "distinct");

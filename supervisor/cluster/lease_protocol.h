@@ -9,7 +9,8 @@
 //   down  {"lease":{"version":7,"slots":[{"host":"h1","slots":[0,1,3],"of":8}],"hold":false,"reason":"…",
 //          "beside":"j2","moves":true}}  beside: a job that has these slots, too; absent: none. moves: slots that the
 //          lease before it named and this one does not are exchanged for others; their workers train until successors
-//          take their places. Only for a run whose join says that it knows this; absent: false
+//          take their places. Only for a run whose join says that it knows this; absent: false.
+//          A host of a helper job has "job":"ID" as well, by which the batch system starts an agent there
 //   down  {"queue":{"place":3,"of":7,"why":"…"}}  while it has no slots
 //   down  {"end":{"why":"…"}}
 //   up    {"report":{"lease":7,"holds":[…],"phase":"training","workers":4,"step":120,"samples":30720,
@@ -52,6 +53,7 @@ struct HostSlots {
   std::string host;
   std::vector<std::uint32_t> slots;
   std::uint32_t of = 0;  // slots that the host has, 0 to of-1; 0: not said
+  std::string job = {};  // of a batch system, that the host belongs to; empty: none, or that of the cluster
   bool operator==(const HostSlots&) const = default;
 };
 

@@ -147,8 +147,14 @@ void RunLink::on(const Lease& message) {
                     std::to_string(lease_->version) + ": it changes nothing");
   }
   lease_ = message;
+  for (const HostSlots& host : message.slots) job_of_host_[host.host] = host.job;
   if (!message.slots.empty()) queue_.reset();
   if (handlers_.leased) handlers_.leased(message);
+}
+
+std::string RunLink::job_of(const std::string& host) const {
+  const auto found = job_of_host_.find(host);
+  return found == job_of_host_.end() ? std::string() : found->second;
 }
 
 void RunLink::on(const QueuePlace& message) {

@@ -12,6 +12,7 @@
 
 #include <chrono>
 #include <functional>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -63,6 +64,8 @@ class RunLink {
   Holds& holds() { return holds_; }
   const std::optional<Lease>& lease() const { return lease_; }
   const std::optional<QueuePlace>& queue() const { return queue_; }
+  // The batch system's job that a host of any lease so far belongs to; empty: none, or that of the cluster.
+  std::string job_of(const std::string& host) const;
   // The id that the cluster gave to the run; empty before.
   const std::string& job() const { return job_; }
   bool connected() const { return joined_; }
@@ -104,6 +107,7 @@ class RunLink {
   std::string said_;     // the last failure that was named
   std::string job_;
   std::optional<Lease> lease_;
+  std::map<std::string, std::string> job_of_host_;
   std::optional<QueuePlace> queue_;
   std::optional<End> end_;
   std::shared_ptr<char> life_ = std::make_shared<char>();

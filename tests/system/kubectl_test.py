@@ -70,6 +70,11 @@ if words[:1] == ["create"] and words[1:] == ["-f", "-", "-o", "name"]:
     name = meta["generateName"] + str(len(glob.glob(PODS + "/*.json")) + 1)
     save({{"name": name, "pod": name + "-x7k2p", "manifest": manifest, "looks": 0, "phase": "Pending", "labels": meta["labels"]}})
     print("job.batch/" + name)
+elif words[:2] == ["get", "pods"] and words[2].startswith("--selector=job-name in ("):
+    for name in words[2].removeprefix("--selector=job-name in (").removesuffix(")").split(","):
+        job = read(os.path.join(PODS, name + ".json"))
+        if job["phase"] != "Succeeded":
+            print(name + "   " + job["phase"] + "   " + job.get("deleted", "<none>"))
 elif words[:2] == ["get", "pods"]:
     job = read(os.path.join(PODS, words[2].removeprefix("--selector=job-name=") + ".json"))
     job["looks"] += 1
@@ -179,6 +184,33 @@ class Helpers(KubectlCase):
             wait_until(lambda: "help-2-x7k2p" in hosts(), 60, "a worker on another pod")
             self.assertEqual(run.events("loss"), [], "a notice was taken for a loss")
             self.assert_ends_clean(run)
+
+
+    def test_a_cluster_grows_by_helper_pods_leaves_one_that_is_deleted_and_gives_them_back(self):
+        words = f"env PATH={shlex.quote(self.lab.path())}:$PATH HEAD_POD=head HEAD_UID=uid-7 "
+        hosts = {name: words + shlex.quote(os.path.join(self.SCRIPTS, f"{name}.sh")) for name in ("expand", "shrink", "alive")}
+        hosts |= {"list": ["node1:1"], "most_slots": 2, "expand_after_ms": 200, "shrink_after_ms": 1000,
+                  "alive_interval_ms": 300}
+        cluster = Cluster(self, prefix=self.lab.head.prefix(), hosts=hosts).start()
+        cluster.submit("first", 1, 1, launcher=self.launcher())
+        first = cluster.wait_workers("first", 1)
+        cluster.submit("second", 1, 1, launcher=self.launcher(), checkpoint={"directory": os.path.join(cluster.directory, "kept")})
+        cluster.wait_workers("second", 1)
+        self.assertEqual(self.jobs()[0]["labels"]["elastictrain/run"], "run.test")
+        self.mark_deleted(0)
+        hosts_of = lambda: {worker["host"] for worker in members(cluster.status("second"))}
+        wait_until(lambda: hosts_of() == {"help-2-x7k2p"}, 60, "a worker on another pod")
+        wait_until(lambda: not self.is_there(0), 60, "the end of the pod that was deleted")
+        cluster.do("cancel", "second")
+        wait_until(lambda: not self.is_there(1), 60, "the end of the other one")
+        self.assertEqual(cluster.wait_workers("first", 1), first, "a healthy worker was restarted")
+        cluster.assert_slots_used_once()
+
+    def mark_deleted(self, number):
+        """As of a pod that is to end within its grace."""
+        job = {**self.jobs()[number], "deleted": "2026-11-25T12:00:00Z"}
+        with open(os.path.join(self.pods, job["name"] + ".json"), "w") as file:
+            json.dump(job, file)
 
 
 class Refusals(unittest.TestCase):

@@ -4,6 +4,7 @@
         job = slurm.submit(["job.sh"], "--nodes=3")
         slurm.wait_job(job, lambda job: job["JobState"] == "COMPLETED")
 
+Jobs of the partition "spare" are preempted by those of "lab", 30 s after a TERM to their processes.
 Key, sockets, state and logs are in the lab's directory, and every daemon in one of its namespaces, so that the lab ends
 them all. The system's own Slurm, if there is one, is not touched. If it cannot start, SkipTest gives the reason.
 """
@@ -50,7 +51,10 @@ SchedulerType=sched/builtin
 SchedulerParameters=sched_interval=1,batch_sched_delay=0
 MailProg=/bin/true
 {nodes}
-PartitionName=lab Nodes=ALL Default=YES MaxTime=INFINITE State=UP
+PreemptType=preempt/partition_prio
+PreemptMode=CANCEL
+PartitionName=lab Nodes=ALL Default=YES MaxTime=INFINITE State=UP PriorityTier=2 PreemptMode=OFF
+PartitionName=spare Nodes=ALL MaxTime=INFINITE State=UP PriorityTier=1 PreemptMode=CANCEL GraceTime=30
 """
 
 

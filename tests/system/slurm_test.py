@@ -189,21 +189,23 @@ class Grows(SlurmCase):
             self.assert_steps_continue(run)
 
 
-class Shares(SlurmCase):
+class ClusterCase(SlurmCase):
     """scripts/hpc/slurm_cluster.sh: many runs share the hosts of one job."""
 
-    def setUp(self):
+    def prepare(self, sizes, **hosts):
+        """`sizes`: (least, most) by name of a job of the cluster's file."""
         self.directory = tempfile.mkdtemp(prefix="etcluster-", dir=self.lab.directory)
-        self.steps = {name: os.path.join(self.directory, name) for name in ("a", "b")}
+        self.steps = {name: os.path.join(self.directory, name) for name in sizes}
         self.environment = {"ELASTICTRAIN_STATE_DIR": os.path.join(self.directory, "state"), "ELASTICTRAIN": harness.BINARY,
                             "IDLE_S": "3"}
-        for name in self.steps:
-            self.write(f"{name}.toml", harness.toml({"workers": {"min": 1, "start": 1, "max": 4}, "batch": {"per_worker": 16},
-                                                     "trainer": synthetic(), "audit": {"every_steps": 10},
+        for name, (least, most) in sizes.items():
+            self.write(f"{name}.toml", harness.toml({"workers": {"min": least, "start": least, "max": most},
+                                                     "batch": {"per_worker": 16}, "trainer": synthetic(),
+                                                     "audit": {"every_steps": 10},
                                                      "checkpoint": {"directory": self.steps[name] + "-checkpoints",
                                                                     "interval_steps": 50}}))
         jobs = "".join(f'[[job]]\nname = "{name}"\nconfig = "{name}.toml"\n' for name in self.steps)
-        self.file = self.write("cluster.toml", 'name = "lab"\npolicy = "max-min"\n' + jobs)
+        self.file = self.write("cluster.toml", harness.toml({"name": "lab", "policy": "max-min", "hosts": hosts}) + jobs)
         self.output = os.path.join(self.directory, "job.out")
 
     def write(self, name, text):
@@ -212,26 +214,36 @@ class Shares(SlurmCase):
             file.write(text)
         return path
 
+    def submit(self, *options):
+        script = os.path.join(os.path.dirname(SCRIPT), "slurm_cluster.sh")
+        number = self.slurm.submit([script, self.file], *options, output=self.output, environment=self.environment)
+        self.addCleanup(self.slurm.wait_idle)
+        self.addCleanup(lambda: self.slurm.job(number)["JobState"] in ENDED or self.slurm.run(["scancel", str(number)]))
+        return number
+
     def do(self, *words):
         return subprocess.run([harness.BINARY, *words], env={**os.environ, **self.environment}, capture_output=True, text=True,
                               timeout=60, stdin=subprocess.DEVNULL)
 
-    def hosts(self, name):
+    def workers(self, name):
+        """(host, pid) of each, once all train."""
         done = self.do("status", name, "--json")
         status = json.loads(done.stdout) if done.returncode == 0 and done.stdout.strip() else {}
         working = status.get("phase") == "running" and all(w.get("step", 0) > 0 for w in members(status))
-        return sorted(worker["host"] for worker in members(status)) if working else []
+        return sorted((worker["host"], worker["pid"]) for worker in members(status)) if working else []
+
+    def hosts(self, name):
+        return [host for host, _ in self.workers(name)]
 
     def text(self):
         with open(self.output) as file:
             return file.read()
 
+
+class Shares(ClusterCase):
     def test_the_hosts_of_a_job_among_runs_which_go_on_after_a_requeue(self):
-        script = os.path.join(os.path.dirname(SCRIPT), "slurm_cluster.sh")
-        number = self.slurm.submit([script, self.file], "--nodes=2", "--ntasks-per-node=2", output=self.output,
-                                   environment=self.environment)
-        self.addCleanup(self.slurm.wait_idle)
-        self.addCleanup(lambda: self.slurm.job(number)["JobState"] in ENDED or self.slurm.run(["scancel", str(number)]))
+        self.prepare({"a": (1, 4), "b": (1, 4)})
+        number = self.submit("--nodes=2", "--ntasks-per-node=2")
         wait_until(lambda: len(self.hosts("a")) == 2 and len(self.hosts("b")) == 2, 60, "two workers of each")
         self.assertEqual(len(set(self.hosts("a") + self.hosts("b"))), 2, "all hosts of the job are used")
         self.slurm.run(["scancel", "--signal=USR1", "--batch", str(number)])
@@ -245,6 +257,52 @@ class Shares(SlurmCase):
         job = self.slurm.wait_job(number, lambda job: job["JobState"] in ENDED)
         self.assertEqual((job["JobState"], job["ExitCode"]), ("COMPLETED", "0:0"), self.text())
         self.assert_nothing_left()
+
+
+class Borrows(ClusterCase):
+    """Hosts of helper jobs in a partition from which they are preempted."""
+
+    def test_hosts_for_what_waits_which_may_be_preempted_and_are_given_back(self):
+        scripts = {name: shlex.quote(os.path.join(os.path.dirname(SCRIPT), f"slurm_{name}.sh"))
+                   for name in ("expand", "shrink", "alive")}
+        self.prepare({"a": (1, 1), "b": (1, 2)}, most_slots=3, expand_after_ms=200, shrink_after_ms=1000,
+                     alive_interval_ms=500, **scripts)
+        self.environment |= {"EXPAND_OPTIONS": "--partition=spare", "PARTLY_AFTER_S": "5"}
+        number = self.submit("--nodes=1", "--ntasks-per-node=1")
+        self.wait(lambda: len(self.hosts("a")) == 1 and len(self.hosts("b")) == 2, "workers of both")
+        first = self.workers("a")
+        helpers = {job["host"]: job["job"] for job in self.helpers()}
+        self.assertEqual(len(helpers), 2, self.text())
+        gone = next(host for host in sorted(helpers) if host in self.hosts("b"))
+        stronger = self.slurm.submit([self.write("stronger.sh", "#!/bin/bash\nexec sleep 300\n")], "--partition=lab",
+                                     "--exclusive", f"--nodelist={gone}", output="/dev/null")
+        self.addCleanup(lambda: self.slurm.job(stronger)["JobState"] in ENDED or self.slurm.run(["scancel", str(stronger)]))
+        self.slurm.wait_job(stronger, lambda job: job["JobState"] == "RUNNING")
+        self.wait(lambda: len(self.hosts("b")) == 1 and gone not in self.hosts("b"), "b on what is left")
+        events = self.do("events", "b", "--json").stdout
+        self.assertNotIn('"event":"loss"', events, "a notice was taken for a loss")
+        self.slurm.run(["scancel", str(stronger)])
+        self.wait(lambda: len(self.hosts("b")) == 2, "b as large as before")
+        self.assertEqual(self.do("cancel", "b").returncode, 0)
+        self.wait(lambda: not self.helpers(), "no helper")
+        self.assertEqual(self.workers("a"), first, "a healthy worker was restarted\n" +
+                         self.do("events", "--cluster", "lab").stdout)
+        self.assertEqual(self.do("cancel", "a").returncode, 0)
+        job = self.slurm.wait_job(number, lambda job: job["JobState"] in ENDED)
+        self.assertEqual((job["JobState"], job["ExitCode"]), ("COMPLETED", "0:0"), self.text())
+        self.assert_nothing_left()
+
+    def wait(self, condition, what):
+        try:
+            wait_until(condition, 90, what)
+        except harness.Failed as failed:
+            jobs = self.slurm.run(["squeue", "--states=all"])
+            raise harness.Failed(f"{failed}\n{self.text()}\n{self.do('queue', '--cluster', 'lab').stdout}{jobs}") from None
+
+    def helpers(self):
+        done = self.do("queue", "--json", "--cluster", "lab")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        return json.loads(done.stdout)["helpers"]["hosts"]
 
 
 class Goes(SlurmCase):

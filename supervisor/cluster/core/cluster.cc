@@ -152,7 +152,7 @@ void Cluster::handle(const HostsChanged& event, double now_s) {
     if (found == next.end()) {
       next.push_back(given);
     } else {
-      found->slots = given.slots;
+      *found = given;
     }
   }
   if (next == hosts_) return;

@@ -10,6 +10,7 @@
 // give the same actions. Errors: what a run or a user does wrong is answered; nothing throws.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <functional>
 #include <map>
@@ -43,11 +44,25 @@ struct Settings {
   std::uint32_t suspended_per_slot = 0;  // jobs that may stand still in memory there; 0: none does
   bool packing = false;                  // two jobs may share slots, under a policy that packs
   bool migration = true;                 // workers may move between hosts, where that pays
+  std::uint32_t most_slots = 0;          // up to which helper jobs bring more; 0: none do
+  double least_gain = 0.5;               // see demand()
   std::uint32_t max_failures = 5;        // in a row, without progress
   std::uint32_t max_jobs = 20'000;       // that have not ended
   std::size_t kept_ended = 1000;
   std::uint64_t seed = 1;
   std::function<Limits(const Owner&)> limits = [](const Owner&) { return Limits{}; };
+};
+
+// What the hosts of a cluster are used for, for whoever gets more of them.
+struct SlotDemand {
+  struct HostUse {
+    std::string name;
+    std::uint32_t slots = 0;  // 0: it is gone
+    std::uint32_t used = 0;   // slots with processes of runs, at most
+  };
+  std::uint32_t needed = 0;  // slots that jobs could use now
+  std::string why;           // who lacks some
+  std::vector<HostUse> hosts;
 };
 
 class Cluster {
@@ -71,6 +86,14 @@ class Cluster {
   const heuristics::leases::LeaseBook& book() const { return book_; }
   const std::vector<HostLine>& hosts() const { return hosts_; }  // by number; slots 0: gone
   std::uint32_t slots() const;
+  // A job that waits could use the slots that its user would run it on. One that trains could use one more slot if that
+  // brings at least `least_gain` of what its slots bring on average, up to twice what it has been measured with.
+  // Within the limits of users; what is paused or over needs nothing. At most `most_slots`.
+  SlotDemand demand() const;
+  const std::vector<HostLine>& helpers() const { return helpers_; }
+  // Slots that a request in progress asks for, and since when; 0: there is none.
+  std::uint32_t asked_slots() const { return asked_slots_; }
+  double asked_s() const { return asked_s_; }
   bool resuming() const { return resuming_; }
   // Jobs without slots that may have some, in the order in which they are considered.
   std::vector<JobId> waiting() const;
@@ -158,7 +181,13 @@ class Cluster {
   void handle(const Join& event, double now_s);
   void handle(const Report& event, double now_s);
   void handle(const RunEnded& event, double now_s);
+  // In growth.cc.
+  std::uint32_t useful_slots(const Job& job) const;
+  std::uint32_t reach_with_helpers(const JobSpec& spec) const;
+  std::uint32_t slots_with_helpers() const { return std::max(slots(), settings_.most_slots); }
+
   void handle(const Disconnected& event, double now_s);
+  void handle(const HelpersChanged& event, double now_s);
   void handle(const ProcessEnded& event, double now_s);
   void handle(const Probed& event, double now_s);
   void handle(const Command& event, double now_s);
@@ -213,6 +242,9 @@ class Cluster {
   std::uint64_t last_seen_as_ = 0;
   struct Gone {
     std::uint64_t seen_as;
+  std::vector<HostLine> helpers_;
+  std::uint32_t asked_slots_ = 0;
+  double asked_s_ = 0;
     std::int32_t priority;
     std::uint32_t requested;
     double slot_s, work;

@@ -18,12 +18,22 @@ using Request = std::uint64_t;  // whom to answer
 struct HostLine {
   std::string name;
   std::uint32_t slots = 0;
+  std::string job = {};  // of a batch system, if the host belongs to a helper job
   bool operator==(const HostLine&) const = default;
 };
 
 // The whole list; hosts that are not on it are gone.
 struct HostsChanged {
   std::vector<HostLine> hosts;
+};
+
+// What happens to hosts of helper jobs, before it is carried out.
+struct HelpersChanged {
+  enum class What : std::uint8_t { kAsked, kWithdrawn, kFailed, kCame, kLeft, kLost, kReturned };
+  What what = What::kAsked;
+  std::uint32_t slots = 0;        // asked for, or of the hosts that come or go
+  std::string text;               // names of hosts, or why a request failed
+  std::vector<HostLine> helpers;  // all that have to be given back one day
 };
 
 struct Submit {
@@ -113,7 +123,7 @@ struct Command {
 
 struct Tick {};
 
-using Event =
-    std::variant<HostsChanged, Submit, Join, Report, RunEnded, Disconnected, ProcessEnded, Probed, Command, Tick>;
+using Event = std::variant<HostsChanged, HelpersChanged, Submit, Join, Report, RunEnded, Disconnected, ProcessEnded,
+                           Probed, Command, Tick>;
 
 }  // namespace elastictrain::jobs

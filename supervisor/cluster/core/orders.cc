@@ -55,12 +55,13 @@ std::string Cluster::refusal(const Owner& owner, const Limits& limits, const Job
            plural(limits.slots, "slot") + " (limits.slots)";
   }
   outcome = Outcome::kUnavailable;
-  if (spec.min > slots()) {
-    return spec.name + " needs " + plural(spec.min, "slot") + " and the cluster has " + plural(slots(), "slot");
+  if (spec.min > slots_with_helpers()) {
+    return spec.name + " needs " + plural(spec.min, "slot") + " and the cluster has " +
+           plural(slots_with_helpers(), "slot") + (settings_.most_slots > slots() ? " at most" : "");
   }
-  if (spec.min > reach_of(spec)) {
+  if (spec.min > reach_with_helpers(spec)) {
     return spec.name + " needs " + plural(spec.min, "slot") + "; the hosts that it asks for have " +
-           plural(reach_of(spec), "slot");
+           plural(reach_with_helpers(spec), "slot");
   }
   if (all_jobs >= settings_.max_jobs) {
     return "the cluster has " + plural(all_jobs, "job") + " already, the most that it takes";

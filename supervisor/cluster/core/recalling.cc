@@ -14,6 +14,7 @@ struct Recall {
   std::map<JobId, Job>& jobs;
   LeaseBook& book;
   std::vector<HostLine>& hosts;
+  std::vector<HostLine>& helpers;
   std::vector<double>& lengths;
   JobId& last_job;
   const Settings& settings;
@@ -49,6 +50,7 @@ struct Recall {
     hosts = record.hosts;
     for (std::uint32_t host = 0; host < hosts.size(); ++host) book.set_host(host, hosts[host].slots);
   }
+  void operator()(const record::Helpers& record) const { helpers = record.change.helpers; }
   void operator()(const record::Submitted& record) const {
     last_job = std::max(last_job, record.job);
     Job& added = jobs[record.job];
@@ -153,7 +155,7 @@ struct Recall {
 }  // namespace
 
 void Cluster::recall(const Record& record, double now_s) {
-  std::visit(Recall{jobs_, book_, hosts_, lengths_, last_job_, settings_, now_s}, record);
+  std::visit(Recall{jobs_, book_, hosts_, helpers_, lengths_, last_job_, settings_, now_s}, record);
   forget_old();
 }
 
@@ -165,6 +167,8 @@ bool Cluster::needs(const Record& record) const {
           return false;
         } else if constexpr (std::is_same_v<One, record::Hosts>) {
           return true;
+        } else if constexpr (std::is_same_v<One, record::Helpers>) {
+          return one.change.helpers == helpers_;
         } else if constexpr (std::is_same_v<One, record::Decided>) {
           return std::any_of(one.shares.begin(), one.shares.end(), [&](const record::Share& share) {
             const auto found = jobs_.find(share.job);

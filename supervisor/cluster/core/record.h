@@ -17,6 +17,11 @@ struct Began {
 struct Hosts {
   std::vector<HostLine> hosts;
 };
+struct Helpers {
+  HelpersChanged change;
+  std::uint32_t needed = 0;  // slots that jobs could use
+  std::string why;           // of a request: for whom
+};
 struct Submitted {
   JobId job = 0;
   Owner owner;
@@ -119,8 +124,8 @@ struct HasEnded {
 namespace elastictrain::jobs {
 
 using Record =
-    std::variant<record::Began, record::Hosts, record::Submitted, record::Decided, record::Leased, record::Stood,
-                 record::Returned, record::Started, record::HasJoined, record::Lost, record::Ordered, record::Overdue,
-                 record::Left, record::HasEnded, record::Moving, record::MoveEnded>;
+    std::variant<record::Began, record::Hosts, record::Helpers, record::Submitted, record::Decided, record::Leased,
+                 record::Stood, record::Returned, record::Started, record::HasJoined, record::Lost, record::Ordered,
+                 record::Overdue, record::Left, record::HasEnded, record::Moving, record::MoveEnded>;
 
 }  // namespace elastictrain::jobs

@@ -142,6 +142,30 @@ TEST_CASE("what was measured of a job is in the record of its end, for simulatio
                                 {}));
 }
 
+TEST_CASE("a journal keeps what helper jobs do, and which hosts are theirs") {
+  const std::vector<jobs::HostLine> helpers = {{"h2", 4, "77"}, {"h3", 1}};
+  using What = jobs::HelpersChanged::What;
+  for (const What what :
+       {What::kAsked, What::kWithdrawn, What::kFailed, What::kCame, What::kLeft, What::kLost, What::kReturned}) {
+    const jobs::record::Helpers written{{what, 5, "h2 h3", helpers}, 9, "j2 waits"};
+    const auto line = read_journal_line(journal_line(written, {}, 1, 2, 3), {});
+    REQUIRE(line);
+    const auto& read = std::get<jobs::record::Helpers>(line->record);
+    CHECK(read.change.what == what);
+    CHECK(read.change.slots == 5);
+    CHECK(read.change.text == "h2 h3");
+    CHECK(read.change.helpers == helpers);
+    CHECK(read.needed == 9);
+    CHECK(read.why == "j2 waits");
+  }
+  const auto line = read_journal_line(journal_line(jobs::record::Hosts{helpers}, {}, 1, 2, 3), {});
+  REQUIRE(line);
+  CHECK(std::get<jobs::record::Hosts>(line->record).hosts == helpers);
+  CHECK_FALSE(read_journal_line(R"({"seq":1,"up":1,"event":"helpers","what":"sold","slots":1,"text":"","needed":1,)"
+                                R"("why":"","helpers":[]})",
+                                {}));
+}
+
 TEST_CASE("a journal keeps that a job stands still, beside whom it works, and its deadline") {
   const std::vector<jobs::HostLine> hosts = {{"h1", 2}};
   const auto again = [&](const jobs::Record& record) {

@@ -88,7 +88,10 @@ TEST_CASE("what a cluster says arrives as it was said") {
   const std::vector<FromCluster> messages{
       Joined{"j7"},
       Refused{"no cluster for you"},
-      Lease{.version = 7, .slots = {{"h1", {0, 1, 3}, 8}, {"h2", {5}}}, .hold = true, .reason = "afs-l: gain"},
+      Lease{.version = 7,
+            .slots = {{"h1", {0, 1, 3}, 8}, {"h2", {5}}, {"h3", {0}, 1, "77"}},
+            .hold = true,
+            .reason = "afs-l: gain"},
       Lease{.version = 8, .slots = {}, .hold = false, .reason = ""},
       Lease{.version = 9, .slots = {{"h1", {0}, 8}}, .hold = false, .reason = "gandiva: packing_tried", .beside = "j3"},
       Lease{.version = 10, .slots = {{"h2", {1}, 8}}, .hold = false, .reason = "1 host", .moves = true},

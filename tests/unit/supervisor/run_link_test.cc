@@ -164,6 +164,21 @@ TEST_CASE("a cluster that does not answer is an error after the time-out") {
   CHECK(joined.error().message.find("it does not answer") != std::string::npos);
 }
 
+TEST_CASE("a run knows the batch system's job of every host that it was leased, the newest one") {
+  Scene scene;
+  Peer peer(scene.settings.socket);
+  scene.link().start();
+  scene.joined(peer);
+  peer.say(Lease{.version = 1, .slots = {{"h1", {0}, 1, "77"}, {"h2", {0}, 1}}, .reason = ""});
+  peer.say(Lease{.version = 2, .slots = {{"h3", {0}, 1, "78"}}, .reason = ""});
+  scene.until(&peer, [&] { return scene.link().job_of("h3") == "78"; });
+  CHECK(scene.link().job_of("h1") == "77");  // its agent may have to be started again
+  CHECK(scene.link().job_of("h2").empty());
+  CHECK(scene.link().job_of("h9").empty());
+  peer.say(Lease{.version = 3, .slots = {{"h1", {0}, 1, "79"}}, .reason = ""});
+  scene.until(&peer, [&] { return scene.link().job_of("h1") == "79"; });
+}
+
 TEST_CASE("a run joins, and hears of leases, its place in the queue and its end") {
   Scene scene;
   Peer peer(scene.settings.socket);
