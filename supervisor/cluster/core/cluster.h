@@ -120,6 +120,11 @@ class Cluster {
   void place(Round& round);
   std::vector<std::vector<heuristics::placement::Piece>> pieces(const Round& round,
                                                                 const std::vector<Slots>& planned) const;
+  std::vector<std::uint32_t> room_beside(const Round& round, std::size_t place, const std::vector<Slots>& planned,
+                                         const std::vector<std::uint32_t>& free) const;
+  std::vector<heuristics::placement::Piece> pieces_within(const Round& round, std::size_t place,
+                                                          const std::vector<Slots>& planned,
+                                                          const std::vector<std::uint32_t>& room) const;
   std::uint32_t reach_of(const JobSpec& spec) const;
   void place_smaller(const Round& round, std::vector<std::vector<heuristics::placement::Piece>>& placed) const;
   std::vector<std::uint32_t> room_for(const Job& job, const std::vector<std::uint32_t>& free) const;
@@ -176,18 +181,18 @@ class Cluster {
   heuristics::sharing::Curve foreseen(const Job& job, std::uint32_t most, bool& known) const;
   std::string deadline_answer(const Job& job, double now_s) const;
 
-  void handle(const HostsChanged& event, double now_s);
-  void handle(const Submit& event, double now_s);
-  void handle(const Join& event, double now_s);
-  void handle(const Report& event, double now_s);
-  void handle(const RunEnded& event, double now_s);
   // In growth.cc.
   std::uint32_t useful_slots(const Job& job) const;
   std::uint32_t reach_with_helpers(const JobSpec& spec) const;
   std::uint32_t slots_with_helpers() const { return std::max(slots(), settings_.most_slots); }
 
-  void handle(const Disconnected& event, double now_s);
+  void handle(const HostsChanged& event, double now_s);
   void handle(const HelpersChanged& event, double now_s);
+  void handle(const Submit& event, double now_s);
+  void handle(const Join& event, double now_s);
+  void handle(const Report& event, double now_s);
+  void handle(const RunEnded& event, double now_s);
+  void handle(const Disconnected& event, double now_s);
   void handle(const ProcessEnded& event, double now_s);
   void handle(const Probed& event, double now_s);
   void handle(const Command& event, double now_s);
@@ -237,14 +242,14 @@ class Cluster {
   heuristics::sharing::Rng rng_;
   heuristics::leases::LeaseBook book_;
   std::vector<HostLine> hosts_;
+  std::vector<HostLine> helpers_;
+  std::uint32_t asked_slots_ = 0;
+  double asked_s_ = 0;
   std::map<JobId, Job> jobs_;
   std::map<Connection, JobId> connections_;
   std::uint64_t last_seen_as_ = 0;
   struct Gone {
     std::uint64_t seen_as;
-  std::vector<HostLine> helpers_;
-  std::uint32_t asked_slots_ = 0;
-  double asked_s_ = 0;
     std::int32_t priority;
     std::uint32_t requested;
     double slot_s, work;

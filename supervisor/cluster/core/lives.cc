@@ -152,10 +152,15 @@ void Cluster::take_figures(Job& job, const Report& report, double now_s) {
   job.samples = report.samples;
   job.memory_bytes = report.memory_bytes;
   job.wants = report.wants;
+  const bool finds_lost = std::any_of(report.lost_hosts.begin(), report.lost_hosts.end(), [&](std::uint32_t host) {
+    return std::find(job.lost_hosts.begin(), job.lost_hosts.end(), host) == job.lost_hosts.end();
+  });
   job.lost_hosts = report.lost_hosts;
   if (report.samples_total) job.spec.samples_total = report.samples_total;
   const bool measured = take_rates(job, report);
   if (wants != job.wants) decide_soon(now_s, id_text(job.id) + " wants another size");
+  // Not when one is no longer lost: a run forgets a host that is not in its lease.
+  if (finds_lost) decide_soon(now_s, id_text(job.id) + " has lost a host");
   if (measured) decide_soon(now_s, id_text(job.id) + " was measured");
   if (falls_behind(job, now_s)) decide_soon(now_s, id_text(job.id) + " falls behind its deadline");
 }

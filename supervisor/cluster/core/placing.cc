@@ -103,6 +103,32 @@ std::vector<std::uint32_t> Cluster::room_for(const Job& job, const std::vector<s
   return room;
 }
 
+// Without the slots that other jobs have and keep: nobody moves to a host that this one has found lost for the sake of
+// a size that it can do without.
+std::vector<std::uint32_t> Cluster::room_beside(const Round& round, std::size_t place,
+                                                const std::vector<Slots>& planned,
+                                                const std::vector<std::uint32_t>& free) const {
+  std::vector<std::uint32_t> room = free;
+  for (std::size_t other = 0; other < round.jobs.size(); ++other) {
+    if (other == place || !round.reserved[other].empty()) continue;
+    const std::size_t kept = std::min<std::size_t>(round.shares[other], planned[other].size());
+    for (std::size_t i = 0; i < kept; ++i) room[planned[other][i].host] -= room[planned[other][i].host] > 0 ? 1 : 0;
+  }
+  return room_for(*round.jobs[place], room);
+}
+
+std::vector<placement::Piece> Cluster::pieces_within(const Round& round, std::size_t place,
+                                                     const std::vector<Slots>& planned,
+                                                     const std::vector<std::uint32_t>& room) const {
+  const JobSpec& spec = round.jobs[place]->spec;
+  std::vector<std::uint32_t> left = room;
+  placement::Job asked{round.shares[place], spec.one_host || spec.most_hosts == 1, pieces_of(planned[place])};
+  clip(asked.held, left);
+  auto pieces = placement::place(room, {asked}).front().pieces;
+  keep_largest(pieces, spec.most_hosts);
+  return pieces;
+}
+
 // Jobs that may not use every host are placed first, each alone; then all others together.
 std::vector<std::vector<placement::Piece>> Cluster::pieces(const Round& round,
                                                            const std::vector<Slots>& planned) const {
@@ -122,11 +148,12 @@ std::vector<std::vector<placement::Piece>> Cluster::pieces(const Round& round,
       others.push_back(place);
       continue;
     }
-    std::vector<std::uint32_t> room = room_for(job, free), left = room;
-    placement::Job asked{round.shares[place], job.spec.one_host || job.spec.most_hosts == 1, pieces_of(planned[place])};
-    clip(asked.held, left);
-    pieces[place] = placement::place(room, {asked}).front().pieces;
-    keep_largest(pieces[place], job.spec.most_hosts);
+    if (job.spec.hosts.empty()) {
+      pieces[place] = pieces_within(round, place, planned, room_beside(round, place, planned, free));
+    }
+    if (placement::Placed{pieces[place]}.slots() < job.spec.min) {
+      pieces[place] = pieces_within(round, place, planned, room_for(job, free));
+    }
     for (const auto& piece : pieces[place]) free[piece.host] -= piece.slots;
   }
   std::vector<std::uint32_t> left = free;

@@ -151,6 +151,15 @@ struct ThreeHosts : Story {
   }
 };
 
+TEST_CASE_FIXTURE(ThreeHosts, "a host that one job has lost is not exchanged for that of a job that trains") {
+  report(grows, 1, {}, {kNode2});
+  CHECK(is_at(stays, kNode1));
+  CHECK(is_at(grows, kNode3));
+  report(grows, 2, {}, {kNode2, kNode3});
+  CHECK(is_at(grows, kNode1));  // a job that could not train at all otherwise
+  CHECK(job(stays).share == 1);
+}
+
 TEST_CASE_FIXTURE(ThreeHosts, "a host that comes back by another helper job is reached by that one") {
   change_hosts({{"node1", 1}, {"node3", 1, "3"}});
   CHECK(is_at(grows, kNode3));
