@@ -156,10 +156,12 @@ void ElasticHosts::lives(const std::vector<Host>& looked_at, const CommandEnd& e
 std::shared_ptr<Command> ElasticHosts::run(const std::string& text, std::vector<std::string> environment,
                                            Command::EndHandler on_end) {
   CommandSpec spec;
-  spec.argv = shell_command(text);
+  // The shell would end at TERM before the program that it has started, which is killed then.
+  spec.argv = shell_command("trap 'exit 143' TERM\n" + text);
   spec.environment = std::move(environment);
   spec.environment.push_back("ELASTICTRAIN_JOB_ID=" + options_.job);
   spec.deadline = options_.timeout;
+  spec.kill_after = kGoodbye;  // it may have jobs to cancel
   auto command = Command::start(io_, std::move(spec), nullptr, std::move(on_end));
   if (command.ok()) return *command;
   say_(text + " cannot be run: " + command.error().message);

@@ -15,7 +15,6 @@ namespace {
 constexpr std::size_t kBlockBytes = 16 << 10;
 constexpr std::size_t kErrorTextBytes = 8 << 10;
 constexpr std::size_t kMaxLineBytes = 64 << 10;
-constexpr std::chrono::milliseconds kKillAfter{1000};
 // A grandchild may hold the pipes open forever; the command has ended all the same.
 constexpr std::chrono::milliseconds kDrainTime{500};
 
@@ -140,7 +139,7 @@ void Command::read_error() {
 void Command::terminate() {
   if (ended_ || finished_) return;
   process_->signal_group(spec_.stop_signal);
-  kill_timer_.expires_after(kKillAfter);
+  kill_timer_.expires_after(spec_.kill_after);
   kill_timer_.async_wait([self = shared_from_this()](const asio::error_code& error) {
     if (!error) self->kill_now();
   });

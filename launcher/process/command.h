@@ -28,10 +28,11 @@ struct CommandSpec {
   std::string input;                     // written to standard input, which is then closed
   std::string input_file;                // alternatively: this file is standard input
   std::size_t max_output_bytes = 1 << 20;
-  bool keep_output = true;                // false: only on_line sees it
-  bool sweep_session = false;             // processes left in its session are killed when it has exited
-  std::chrono::milliseconds deadline{0};  // 0: none
-  int stop_signal = SIGTERM;              // what terminate() sends first
+  bool keep_output = true;                     // false: only on_line sees it
+  bool sweep_session = false;                  // processes left in its session are killed when it has exited
+  std::chrono::milliseconds deadline{0};       // 0: none
+  std::chrono::milliseconds kill_after{1000};  // from terminate() on; more for a command that has to tidy up
+  int stop_signal = SIGTERM;                   // what terminate() sends first
 };
 
 struct CommandEnd {

@@ -5,9 +5,12 @@
 
 #include <algorithm>
 #include <asio/io_context.hpp>
+#include <filesystem>
+#include <fstream>
 
 #include "launcher/host_sources.h"
 #include "launcher/hostfile.h"
+#include "tests/support/temporary_directory.h"
 
 namespace launcher = elastictrain::launcher;
 using launcher::Host;
@@ -134,4 +137,18 @@ TEST_CASE("a host that is left is not offered, although the list beneath still h
   Lab lab(with_memory);
   lab.wanted = lab.workers = 0;
   CHECK(lab.poll().empty());
+}
+
+TEST_CASE("a request that is ended has the time to cancel what it asked for") {
+  const elastictrain::test::TemporaryDirectory directory;
+  const std::string script = directory.file("expand"), begun = directory.file("begun");
+  const std::string cancelled = directory.file("cancelled");
+  std::ofstream(script) << "trap 'sleep 1.2; : >" << cancelled << "; exit 1' TERM\n: >" << begun
+                        << "\nwhile :; do sleep 0.1; done\n";
+  Lab lab(options("sh " + script, ""));
+  lab.wanted = 3;
+  lab.hosts.poll([](elastictrain::Result<std::vector<Host>>) {});
+  while (!std::filesystem::exists(begun)) lab.io.run_one_for(std::chrono::milliseconds(10));
+  lab.hosts.give_all_back();
+  CHECK(std::filesystem::exists(cancelled));
 }
