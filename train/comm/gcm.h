@@ -1,6 +1,6 @@
 // Purpose: AES-128-GCM (NIST SP 800-38D), by the fastest code that this machine can run: Intel's IPsec library on
-// processors with vector AES (VAES, AVX-512), where it was there at build time, otherwise OpenSSL; what is only
-// authenticated by ghash.h where that is possible. All give the same bytes.
+// processors with vector AES (VAES, AVX-512), where it was there at build time, otherwise OpenSSL. Both give the same
+// bytes.
 //
 // Ownership: none; keys are erased. Thread: one at a time. Failure: open() is false if anything was changed.
 #pragma once
@@ -9,8 +9,6 @@
 #include <cstddef>
 #include <memory>
 #include <span>
-
-#include "train/comm/ghash.h"
 
 namespace elastictrain::comm {
 
@@ -34,8 +32,5 @@ std::unique_ptr<Gcm> make_gcm();
 // For make_gcm() and tests. Null: this machine, or this build, has none.
 std::unique_ptr<Gcm> make_gcm_of_openssl();
 std::unique_ptr<Gcm> make_gcm_of_ipsec();
-
-// AES of a block of zeros: the key of the authentication.
-GcmBlock hash_subkey(const GcmKey& key);
 
 }  // namespace elastictrain::comm

@@ -20,18 +20,13 @@ void require(bool good) {
 
 // A context of our own, never freed: nothing of it depends on the machine's OpenSSL configuration, and a thread that
 // still transfers data while the program ends finds it in place.
-const EVP_CIPHER* fetch(const char* name) {
-  static OSSL_LIB_CTX* const context = [] {
-    OPENSSL_init_crypto(OPENSSL_INIT_NO_LOAD_CONFIG | OPENSSL_INIT_NO_ATEXIT, nullptr);
-    return OSSL_LIB_CTX_new();
-  }();
-  const EVP_CIPHER* found = EVP_CIPHER_fetch(context, name, nullptr);
-  require(found != nullptr);
-  return found;
-}
-
 const EVP_CIPHER* aes_gcm() {
-  static const EVP_CIPHER* const cipher = fetch("AES-128-GCM");
+  static const EVP_CIPHER* const cipher = [] {
+    OPENSSL_init_crypto(OPENSSL_INIT_NO_LOAD_CONFIG | OPENSSL_INIT_NO_ATEXIT, nullptr);
+    const EVP_CIPHER* found = EVP_CIPHER_fetch(OSSL_LIB_CTX_new(), "AES-128-GCM", nullptr);
+    require(found != nullptr);
+    return found;
+  }();
   return cipher;
 }
 
@@ -88,17 +83,9 @@ std::unique_ptr<Gcm> make_gcm_of_openssl() {
   return std::make_unique<GcmOfOpenssl>();
 }
 
-GcmBlock hash_subkey(const GcmKey& key) {
-  static const EVP_CIPHER* const cipher = fetch("AES-128-ECB");
-  const GcmBlock zeros{};
-  GcmBlock subkey;
-  int written = 0;
-  EVP_CIPHER_CTX* const context = EVP_CIPHER_CTX_new();
-  require(context != nullptr && EVP_EncryptInit_ex(context, cipher, nullptr, in(key.data()), nullptr) == 1);
-  require(EVP_EncryptUpdate(context, out(subkey.data()), &written, in(zeros.data()), sizeof zeros) == 1);
-  require(written == sizeof subkey);
-  EVP_CIPHER_CTX_free(context);
-  return subkey;
+std::unique_ptr<Gcm> make_gcm() {
+  auto fast = make_gcm_of_ipsec();
+  return fast ? std::move(fast) : make_gcm_of_openssl();
 }
 
 }  // namespace elastictrain::comm
