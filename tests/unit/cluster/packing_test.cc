@@ -46,9 +46,6 @@ class Story {
     give(join);
   }
 
-  // Something else happens.
-  void decide() { give(Command{1, {0, "root", true}, {}, Order::kPriority, id_text(cluster_.jobs().begin()->first), 0}); }
-
   void lose(JobId id) {
     give(Disconnected{connections_.at(id)});
     connections_.erase(id);
@@ -196,8 +193,6 @@ TEST_CASE("a guest is not seated where its host has fewer slots than it was gran
   REQUIRE(story.lease(guest).slots.size() == 2);
   story.lost_hosts[host] = 1;
   story.pass(3);
-  story.decide();
-  story.pass(2);
   CHECK(story.lease(host).slots == Slots{Slot{0, 0}});
   CHECK(story.lease(host).beside == 0);
   CHECK_FALSE(story.works(guest));
