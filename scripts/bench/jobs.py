@@ -300,9 +300,13 @@ def live_slices(repetitions):
                         f"{1000 * STEP_S:.0f} ms, {seconds} s each")
 
 
+SEEN_LATE_S = 0.3  # until the stand-in for contention has seen that a pair has parted
+
+
 def pack(slots, verdict, seconds, factor=1):
-    """Steps of two jobs within so many seconds: on one slot, once the pair has had its verdict (and has parted, if it is undone:
-    until then each has one slow step to end), or on two; the decisions about the pair; and the seconds until it had parted."""
+    """Steps of two jobs within so many seconds: on one slot, once the pair has had its verdict (if it is undone, once it has
+    parted, and both have ended the slow step in which they were then), or on two; the decisions about the pair; and the seconds
+    until it had parted."""
     names, slice_s = ["job-0", "job-1"], 5
     contention = Contention(factor)
     with Case() as case:
@@ -320,6 +324,8 @@ def pack(slots, verdict, seconds, factor=1):
             if verdict == "packing_undone":
                 wait_until(lambda: not any(job["beside"] for job in jobs.cluster.queue()["jobs"]), 60, "the pair to part", 0.05)
             parting_s = time.monotonic() - decided
+            if verdict == "packing_undone":
+                time.sleep(factor * STEP_S + SEEN_LATE_S)
             steps = steps_in(jobs, names, seconds)
             jobs.cluster.assert_slots_used_once()
             return steps, about(), parting_s
@@ -342,8 +348,8 @@ def packing(repetitions):
                         f"of the steps of the same jobs on a slot each: {rows.spread(gains)}; kept, {seconds} s each")
     yield rows.below("packing/looks", max(looks), "looks", 3, "until the pair that loses is undone")
     yield rows.at_least("packing/loses", statistics.median(losses), "%", 98,
-                        f"of the steps of one job alone: {rows.spread(losses)}; undone, turns of 5 s in memory, from "
-                        f"{rows.spread(partings)} s after the decision on, when the pair has parted")
+                        f"of the steps of one job alone: {rows.spread(losses)}; undone, turns of 5 s in memory, once the "
+                        f"pair has parted ({rows.spread(partings)} s after the decision) and each has ended its slow step")
 
 
 def migration(repetitions):
