@@ -165,4 +165,4 @@ class Growing(Case):
 
 
 if __name__ == "__main__":
-    harness.main()
+    harness.main(processes=2)

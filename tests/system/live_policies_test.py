@@ -275,4 +275,4 @@ class AUsersWord(Case):
 
 
 if __name__ == "__main__":
-    harness.main()
+    harness.main(processes=2)
