@@ -206,7 +206,9 @@ void ElasticHosts::asked(const CommandEnd& end) {
     if (!over_) say_("no more hosts from " + options_.expand + ": " + hosts.error().message);
     return failed(hosts.error().message);
   }
-  add_missing(*hosts, known_);
+  std::vector<Host> newest = *hosts;
+  add_missing(known_, newest);
+  known_ = std::move(newest);
   expansion_.answer(*hosts, now());
   tell(HostsChange::What::kCame, *hosts);
 }

@@ -85,6 +85,18 @@ TEST_CASE("a command that cannot be started does not keep a run that ends") {
   CHECK(lab.has_asked("x cannot be run: cannot run \"sh\": Argument list too long"));
 }
 
+// The agents there start by the batch system's tool, which wants the job that runs.
+TEST_CASE("a host that comes back under another job has that job") {
+  auto again = options("echo b:2 job=8", "true");
+  again.added = {{"b", 2, "7"}};
+  again.alive = "true";
+  Lab lab(again);
+  CHECK(lab.hosts.job_of("b") == "7");
+  lab.wanted = 3;
+  for (int poll = 0; poll < 50 && lab.hosts.job_of("b") == "7"; ++poll) lab.poll();
+  CHECK(lab.hosts.job_of("b") == "8");
+}
+
 TEST_CASE("added hosts are reported, and an earlier process's hosts are offered and given back like its own") {
   std::vector<std::string> reported;
   auto with_memory = options("echo c:2", "echo \"$ELASTICTRAIN_HOSTS of $ELASTICTRAIN_HOST_JOBS\" >&2; exit 3");
