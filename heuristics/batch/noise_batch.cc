@@ -13,7 +13,6 @@ namespace elastictrain::heuristics {
 namespace {
 
 constexpr std::uint32_t kGrain = 8;  // larger batches are multiples of it: kernels are optimized for those
-constexpr double kSurely = 2;        // standard deviations by which a noise scale that is not known must be larger
 
 struct NoiseBatchSettings {
   std::string mode = "efficiency";
@@ -125,7 +124,7 @@ class NoiseBatch final : public PerJobPolicy<State> {
   // it better.
   void by_bound(const JobView& job, State& state, JobDecision& decision) const {
     const std::uint32_t now = job.batch.per_worker;
-    const auto least = state.scale.at_least(kSurely);
+    const auto least = state.scale.at_least();
     decision.reason = {"measuring",
                        format_text("the noise scale is not known well enough after %.0f steps", state.scale.steps()),
                        {{"steps", state.scale.steps()}, {"error", state.scale.relative_error().value_or(1)}}};

@@ -28,6 +28,8 @@ std::optional<NoiseMoments> noise_moments(const GradientNorms& norms);
 // when there is no other worker to compare with. `dot` is the inner product of the two.
 GradientNorms norms_of_pair(double first_square, double second_square, double dot, double batch);
 
+inline constexpr double kSurely = 2;  // standard deviations by which a lower bound of the noise scale holds
+
 // Ours: all workers' gradients, weighted by steps, averaged with exponential forgetting and with the initial bias
 // corrected. G^2 and S are averaged separately, as the mean of ratios is not the ratio of means.
 class NoiseScale {
@@ -44,11 +46,11 @@ class NoiseScale {
   std::optional<double> value() const;
   // Standard error of `value` relative to it, from the variance of the additions; nothing before three additions.
   std::optional<double> relative_error() const;
-  // A lower bound of S/G^2 that holds with so many standard deviations, by Fieller's theorem for the ratio of two means.
-  // It is often known where `value` is not: when batches are far smaller than the noise scale, S is known well and G^2
-  // only to be small. Nothing before eight additions, while S itself may be 0, or
-  // where G^2 is surely negative, as no gradients are that were drawn independently.
-  std::optional<double> at_least(double deviations) const;
+  // A lower bound of S/G^2 that holds with so many standard deviations, by Fieller's theorem for the ratio of two
+  // means. It is often known where `value` is not: when batches are far smaller than the noise scale, S is known well
+  // and G^2 only to be small. Nothing before eight additions, while S itself may be 0, or where G^2 is surely negative,
+  // as no gradients are that were drawn independently.
+  std::optional<double> at_least(double deviations = kSurely) const;
 
  private:
   // Variances and the covariance of the means of G^2 and S.

@@ -8,7 +8,6 @@ namespace {
 
 constexpr double kKnown = 0.3;  // relative error below which the noise scale is used
 constexpr double kDrift = 0.1;  // change of the learning rate that justifies a new generation
-constexpr double kSurely = 2;   // standard deviations by which a noise scale that is not known must be larger
 constexpr double kGrown = 0.4;  // as kDrift, of a lower bound, which grows with every measurement
 
 }  // namespace
@@ -26,7 +25,7 @@ double NoiseWatch::gain(double noise_scale) const {
 std::optional<double> NoiseWatch::take_news() {
   if (rule_ != heuristics::LearningRateRule::kAdaScale) return std::nullopt;
   const bool known = noise_.value() && noise_.relative_error().value_or(1) <= kKnown;
-  const auto scale = known ? noise_.value() : noise_.at_least(kSurely);
+  const auto scale = known ? noise_.value() : noise_.at_least();
   if (!scale) return std::nullopt;
   const double change = std::log(gain(*scale) / gain(reported_));
   if (known ? std::abs(change) <= kDrift : change <= kGrown) return std::nullopt;
