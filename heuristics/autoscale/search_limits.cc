@@ -47,12 +47,11 @@ double most_in_vain(const SearchLimits& limits) {
 }
 
 // What an expected improvement has to reach rises with the changes, because those before did not bring theirs.
-double least_improvement(const SearchSettings& settings, double patience, const SearchLimits& limits,
-                         const SearchState& state) {
+// `in_vain`: probes beyond those that are enough; below 0: not enough yet.
+double least_improvement(const SearchSettings& settings, double patience, double in_vain, const SearchState& state) {
   const double usual = settings.tolerance / 4;
   if (state.follows_change) return usual * kAfterChange * std::exp2(std::max(0.0, state.moves - 2.0));
-  const double most = most_in_vain(limits);
-  if (state.in_vain >= most) return settings.tolerance * std::exp2(state.in_vain - most);
+  if (in_vain >= 0) return settings.tolerance * std::exp2(in_vain);
   return usual * std::min(1.0, std::exp2(std::max(0.0, state.moves - kPatientMoves)) / patience);
 }
 
@@ -74,8 +73,9 @@ SearchLimits search_limits(const SearchSettings& settings, const ClusterView& vi
   limits.is_long =
       job.samples_total > 0 && !state.follows_change && limits.horizon_s > kProbesOfLongJob * first_probe_s(job, state);
   const double patience = patience_of(job, limits, state);
-  limits.least = least_improvement(settings, patience, limits, state);
-  limits.in_vain = state.in_vain >= most_in_vain(limits);
+  const double in_vain = state.in_vain - most_in_vain(limits);
+  limits.in_vain = in_vain >= 0;
+  limits.least = least_improvement(settings, patience, in_vain, state);
   limits.noise = state.table.step_deviation() / std::sqrt(kEnoughSteps / 2 * std::min(patience, kLongestProbe));
   return limits;
 }
