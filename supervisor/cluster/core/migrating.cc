@@ -237,21 +237,22 @@ void Cluster::repair(Round& round, double now_s) {
   if (!settings_.migration || moves || hosts_.size() < 2) return;
   std::vector<std::vector<bool>> free = free_slots(round);
   if (judge(round, free, now_s)) return;
-  std::vector<std::uint32_t> counts;
-  for (const auto& host : free)
-    counts.push_back(static_cast<std::uint32_t>(std::count(host.begin(), host.end(), true)));
-  std::vector<placement::Resident> residents;
   std::vector<std::size_t> places, seeking;
+  const auto waiting = seekers(round, seeking);
   bool spans = false;
   for (std::size_t place = 0; place < round.shares.size(); ++place) {
     if (round.slots_of[place].empty() || round.is_guest(place)) continue;
     spans = spans || hosts_of(round.slots_of[place]) > 1;
-    residents.push_back(resident_of(round, place, now_s));
     places.push_back(place);
   }
   const bool tries = std::any_of(jobs_.begin(), jobs_.end(), [](const auto& entry) { return entry.second.trial; });
-  const auto waiting = seekers(round, seeking);
   if (!spans && !tries && waiting.empty()) return;
+  std::vector<placement::Resident> residents;
+  for (const std::size_t place : places) residents.push_back(resident_of(round, place, now_s));
+  std::vector<std::uint32_t> counts;
+  for (const auto& host : free) {
+    counts.push_back(static_cast<std::uint32_t>(std::count(host.begin(), host.end(), true)));
+  }
   const placement::Repair found = placement::find_repair(counts, residents, waiting);
   for (const placement::Move& move : found.moves) {
     const std::size_t place = places[move.job];
