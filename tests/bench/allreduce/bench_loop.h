@@ -33,10 +33,12 @@ inline double time_round(const AllReduce& all_reduce, std::vector<float>& data, 
   return seconds_since(start) / count;
 }
 
+inline constexpr std::size_t kDecisionValues = 16;
+
 // All ranks must make the same number of calls: rank 0 decides, and an all-reduce distributes its decision.
 inline int agree_on_count(const AllReduce& all_reduce, int rank, double estimate, double round_seconds) {
   const double wanted = std::clamp(round_seconds / std::max(estimate, 1e-9), 2.0, 20'000.0);
-  std::vector<float> decision(16, rank == 0 ? static_cast<float>(static_cast<int>(wanted)) : 0.0F);
+  std::vector<float> decision(kDecisionValues, rank == 0 ? static_cast<float>(static_cast<int>(wanted)) : 0.0F);
   all_reduce(decision.data(), decision.size());
   return static_cast<int>(decision[0]);
 }
