@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "supervisor/cluster/core/cluster.h"
+#include "tests/unit/cluster/told_cluster.h"
 
 namespace elastictrain::jobs::test {
 namespace {
@@ -17,10 +17,9 @@ const Slots kWide{{0, 1}, {1, 1}}, kFirst{{0, 0}, {0, 1}};
 
 // Two hosts of two slots, jobs of fixed sizes. Runs do at once what their leases say, but for workers that are to move:
 // these need `start_s`. Each worker makes 10 samples a second, times `on_one_host` where all are on one host.
-class Story {
+class Story : public ToldCluster {
  public:
-  explicit Story(bool knows_moves = true) : knows_moves_(knows_moves), cluster_(settings()) {
-    cluster_.begin(now_s_);
+  explicit Story(bool knows_moves = true) : ToldCluster(settings()), knows_moves_(knows_moves) {
     give(HostsChanged{{{"h0", 2}, {"h1", 2}}});
   }
 
@@ -81,8 +80,6 @@ class Story {
   double on_one_host = 1.2;
   JobId lingers = 0;
   JobId other = 0;
-  const Job& job(JobId id) const { return cluster_.jobs().at(id); }
-  const heuristics::leases::Lease& lease(JobId id) const { return cluster_.book().lease(id); }
   const heuristics::leases::LeaseBook& book() const { return cluster_.book(); }
   std::vector<record::Moving> begun;
   std::vector<record::MoveEnded> ended;
@@ -118,24 +115,12 @@ class Story {
     give(report);
   }
 
-  void give(const Event& event) {
-    take(cluster_.step(event, now_s_));
-    take(cluster_.step(Tick{}, now_s_ + 0.1));
-    CHECK(cluster_.broken_rules() == std::vector<std::string>{});
-  }
-
-  void take(const Actions& actions) {
-    for (const Action& action : actions) {
-      const auto* written = std::get_if<Write>(&action);
-      if (written == nullptr) continue;
-      if (const auto* one = std::get_if<record::Moving>(&written->record)) begun.push_back(*one);
-      if (const auto* one = std::get_if<record::MoveEnded>(&written->record)) ended.push_back(*one);
-    }
+  void on_record(const Record& record) override {
+    if (const auto* one = std::get_if<record::Moving>(&record)) begun.push_back(*one);
+    if (const auto* one = std::get_if<record::MoveEnded>(&record)) ended.push_back(*one);
   }
 
   bool knows_moves_;
-  Cluster cluster_;
-  double now_s_ = 1;
   std::set<JobId> gone_;
   std::map<JobId, double> moves_since_s_;
   std::map<JobId, Slots> old_;

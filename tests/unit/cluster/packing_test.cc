@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "supervisor/cluster/core/cluster.h"
+#include "tests/unit/cluster/told_cluster.h"
 
 namespace elastictrain::jobs::test {
 namespace {
@@ -13,13 +13,10 @@ namespace {
 using heuristics::leases::Slot;
 
 // Runs do at once what their leases say; each makes 10 samples a second alone and 8 beside another one.
-class Story {
+class Story : public ToldCluster {
  public:
   explicit Story(std::uint32_t slots = 1) : Story(std::vector<HostLine>{{"h", slots}}) {}
-  explicit Story(const std::vector<HostLine>& hosts) : cluster_(settings()) {
-    cluster_.begin(now_s_);
-    give(HostsChanged{hosts});
-  }
+  explicit Story(const std::vector<HostLine>& hosts) : ToldCluster(settings()) { give(HostsChanged{hosts}); }
 
   JobId submit(const std::string& name, JobSpec spec = {}, Limits limits = {}) {
     spec.name = name;
@@ -61,8 +58,6 @@ class Story {
 
   double packed_rate = 8;
   std::map<JobId, std::uint32_t> lost_hosts;  // one that it cannot reach
-  const Job& job(JobId id) const { return cluster_.jobs().at(id); }
-  const heuristics::leases::Lease& lease(JobId id) const { return cluster_.book().lease(id); }
   bool works(JobId id) const { return cluster_.book().in_use(id) > 0; }
   // Why jobs have the shares that they have, in the journal.
   std::size_t decided(const std::string& part) const {
@@ -102,22 +97,11 @@ class Story {
     give(report);
   }
 
-  void give(const Event& event) {
-    take(cluster_.step(event, now_s_));
-    take(cluster_.step(Tick{}, now_s_ + 0.1));
-    CHECK(cluster_.broken_rules() == std::vector<std::string>{});
+  void on_record(const Record& record) override {
+    const auto* decided = std::get_if<record::Decided>(&record);
+    if (decided != nullptr) shares_.insert(shares_.end(), decided->shares.begin(), decided->shares.end());
   }
 
-  void take(const Actions& actions) {
-    for (const Action& action : actions) {
-      const auto* written = std::get_if<Write>(&action);
-      const auto* decided = written == nullptr ? nullptr : std::get_if<record::Decided>(&written->record);
-      if (decided != nullptr) shares_.insert(shares_.end(), decided->shares.begin(), decided->shares.end());
-    }
-  }
-
-  Cluster cluster_;
-  double now_s_ = 1;
   Connection last_connection_ = 0;
   std::map<JobId, Connection> connections_;
   std::map<JobId, std::uint32_t> views_;
