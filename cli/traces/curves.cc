@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "cli/config/text.h"
+#include "cli/traces/folder.h"
 #include "cli/traces/pollux_tables.h"
 #include "cli/traces/rows.h"
 #include "cli/traces/source.h"
@@ -105,17 +106,18 @@ Status read_gavel(const std::string& path, Curves& curves) {
 
 Status read_curves(const std::string& path, Curves& curves) {
   if (path.ends_with(".json")) return read_gavel(path, curves);
-  if (!std::filesystem::is_directory(path)) return read_curve_file(path, curves);
+  std::error_code failed;
+  if (!std::filesystem::is_directory(path, failed)) return read_curve_file(path, curves);
   if (is_pollux_directory(path)) return read_pollux_curves(path, curves);
-  std::vector<std::string> files;
-  for (const auto& entry : std::filesystem::directory_iterator(path)) {
-    if (entry.path().extension() == ".csv") files.push_back(entry.path().string());
+  const auto entries = entries_of(path);
+  if (!entries.ok()) return entries.error();
+  bool any = false;
+  for (const auto& file : *entries) {
+    if (file.extension() != ".csv") continue;
+    any = true;
+    if (const Status read = read_curve_file(file.string(), curves); !read.ok()) return read;
   }
-  std::sort(files.begin(), files.end());
-  if (files.empty()) return Error{ErrorCode::kNoInput, path + ": the directory has no .csv files with curves"};
-  for (const std::string& file : files) {
-    if (const Status read = read_curve_file(file, curves); !read.ok()) return read;
-  }
+  if (!any) return Error{ErrorCode::kNoInput, path + ": the directory has no .csv files with curves"};
   return {};
 }
 

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "cli/config/text.h"
+#include "cli/traces/folder.h"
 #include "cli/traces/rows.h"
 #include "cli/traces/source.h"
 
@@ -77,17 +78,19 @@ Status read_scalability(const fs::path& folder, Model& model) {
 
 Status read_validations(const fs::path& folder, Model& model) {
   constexpr std::string_view kPrefix = "validation-";
-  for (const auto& entry : fs::directory_iterator(folder)) {
-    const std::string name = entry.path().stem().string();
+  const auto files = entries_of(folder);
+  if (!files.ok()) return files.error();
+  for (const fs::path& file : *files) {
+    const std::string name = file.stem().string();
     if (!name.starts_with(kPrefix)) continue;
     const auto batch = parse_whole_number(name.substr(kPrefix.size()));
     if (!batch || *batch == 0 || *batch > UINT32_MAX) {
-      return Error{ErrorCode::kInvalid, entry.path().string() + ":1:1: its name must end in a global batch"};
+      return Error{ErrorCode::kInvalid, file.string() + ":1:1: its name must end in a global batch"};
     }
     double last = 0;
-    const Status good = each_row(entry.path(), [&](Rows& rows) { last = rows.positive("iteration"); });
+    const Status good = each_row(file, [&](Rows& rows) { last = rows.positive("iteration"); });
     if (!good.ok()) return good;
-    if (last == 0) return Error{ErrorCode::kInvalid, entry.path().string() + ":1:1: it has no epoch"};
+    if (last == 0) return Error{ErrorCode::kInvalid, file.string() + ":1:1: it has no epoch"};
     model.iterations[static_cast<std::uint32_t>(*batch)] = last;
   }
   return {};
@@ -138,6 +141,12 @@ void add_curves(const Model& model, Curves& curves) {
   if (!points.empty()) curves[name] = std::make_shared<const Curve>(std::move(points), name);
 }
 
+// A folder without permission may be one; that it cannot be read is said where it is read.
+bool is_model(const fs::path& folder) {
+  std::error_code failed;
+  return fs::exists(folder / "placements.csv", failed) || failed == std::errc::permission_denied;
+}
+
 }  // namespace
 
 std::string pollux_curve(const std::string& model, const std::string& batch) {
@@ -145,18 +154,19 @@ std::string pollux_curve(const std::string& model, const std::string& batch) {
 }
 
 bool is_pollux_directory(const std::string& path) {
-  const auto entries = fs::directory_iterator(path);
-  return std::any_of(begin(entries), end(entries),
-                     [](const auto& entry) { return fs::exists(entry.path() / "placements.csv"); });
+  const auto entries = entries_of(path);
+  return entries.ok() && std::any_of(entries->begin(), entries->end(), is_model);
 }
 
 Status read_pollux_curves(const std::string& path, Curves& curves) {
-  for (const auto& entry : fs::directory_iterator(path)) {
-    if (!fs::exists(entry.path() / "placements.csv")) continue;
-    Model model{entry.path().filename().string(), {}, {}};
-    if (const Status good = read_placements(entry.path(), model); !good.ok()) return good;
-    if (const Status good = read_scalability(entry.path(), model); !good.ok()) return good;
-    if (const Status good = read_validations(entry.path(), model); !good.ok()) return good;
+  const auto entries = entries_of(path);
+  if (!entries.ok()) return entries.error();
+  for (const fs::path& folder : *entries) {
+    if (!is_model(folder)) continue;
+    Model model{folder.filename().string(), {}, {}};
+    if (const Status good = read_placements(folder, model); !good.ok()) return good;
+    if (const Status good = read_scalability(folder, model); !good.ok()) return good;
+    if (const Status good = read_validations(folder, model); !good.ok()) return good;
     add_curves(model, curves);
   }
   return {};

@@ -3,9 +3,11 @@
 #include <zlib.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <filesystem>
 #include <fstream>
 #include <memory>
+#include <system_error>
 
 namespace elastictrain::cli {
 namespace {
@@ -28,9 +30,12 @@ std::string stem_of(const std::string& path) {
 
 // Reads plain and gzip files alike.
 Result<std::string> read_expanded(const std::string& path) {
-  if (!std::filesystem::is_regular_file(path)) return Error{ErrorCode::kNoInput, path + ": there is no such file"};
+  std::error_code failed;
+  const auto kind = std::filesystem::status(path, failed).type();
+  if (kind == std::filesystem::file_type::none) return Error{ErrorCode::kNoInput, path + ": " + failed.message()};
+  if (kind != std::filesystem::file_type::regular) return Error{ErrorCode::kNoInput, path + ": there is no such file"};
   const std::unique_ptr<gzFile_s, int (*)(gzFile)> file(gzopen(path.c_str(), "rb"), gzclose);
-  if (!file) return Error{ErrorCode::kNoInput, path + ": cannot be opened"};
+  if (!file) return Error{ErrorCode::kNoInput, path + ": " + std::generic_category().message(errno)};
   std::string text;
   constexpr std::size_t kStep = 1 << 20;
   for (;;) {
@@ -87,7 +92,8 @@ bool is_tar(const std::string& text) {
 // "traces.tar.gz:cluster01.csv" into both; the second is empty if the whole path is a file.
 std::pair<std::string, std::string> split_member(const std::string& path) {
   const std::size_t colon = path.rfind(':');
-  if (colon == std::string::npos || std::filesystem::exists(path)) return {path, ""};
+  std::error_code failed;
+  if (colon == std::string::npos || std::filesystem::exists(path, failed)) return {path, ""};
   return {path.substr(0, colon), path};
 }
 
@@ -98,9 +104,9 @@ Result<std::string> read_bounded(const std::string& path) {
 }
 
 Result<std::vector<TraceText>> read_trace_texts(const std::string& path) {
-  if (std::filesystem::is_directory(path)) {
+  if (std::error_code failed; std::filesystem::is_directory(path, failed)) {
     const auto folder = std::filesystem::path(path).lexically_normal();
-    const bool of_cluster = std::filesystem::exists(folder / kClusterJournal);
+    const bool of_cluster = std::filesystem::exists(folder / kClusterJournal, failed);
     const std::string file = (folder / (of_cluster ? kClusterJournal : "jobs.csv")).string();
     auto text = read_expanded(file);
     if (!text.ok()) return text.error();

@@ -80,7 +80,8 @@ class Loader {
   Status read_curves_beside(const RawTrace& trace) {
     if (trace.format != "normalised" || !options_.curves.empty()) return {};
     const auto beside = std::filesystem::path(trace.path).parent_path() / "curves.csv";
-    return std::filesystem::exists(beside) ? read_curves(beside.string(), curves_) : Status();
+    std::error_code failed;
+    return std::filesystem::exists(beside, failed) ? read_curves(beside.string(), curves_) : Status();
   }
 
   std::vector<Sourced> all_of(const std::vector<RawTrace>& files) const {
