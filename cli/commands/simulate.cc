@@ -43,15 +43,17 @@ again: arrivals, samples, sizes and measured throughputs, under any policy.
 Costs of a change: none; swap[:S] new slots count S (10) seconds later and nobody waits; restart[:S] the job makes no
 progress for S (30) seconds; muri as in that paper's simulator.
 
-Exit status: 0 done; 64 wrong usage; 66 a file cannot be read; 78 a mistake in a trace, or a policy
-that it does not suit.
+Exit status: 0 done; 64 wrong usage; 66 a file cannot be read; 78 a mistake in a trace, a policy or a
+size of the cluster that there is not, or a policy that the trace does not suit.
 )";
 
 struct SimulateFlags {
   std::vector<std::string> files;
   TraceOptions trace;
-  std::vector<const PolicySpec*> policies;
-  std::vector<std::uint32_t> gpus;
+  std::string policy_list;
+  std::vector<const PolicySpec*> policies;  // those of policy_list
+  std::string gpus_list;
+  std::vector<std::uint32_t> gpus;  // those of gpus_list, or of the hosts
   double load = 0;
   heuristics::cluster::HostOptions hosts;
   Cost cost;
@@ -77,22 +79,24 @@ Status add_policy(SimulateFlags& flags, const std::string& name) {
   std::vector<std::string> names;
   for (const PolicySpec& one : heuristics::sharing::sharing_policies()) names.push_back(one.name);
   const auto meant = closest(name, names);
-  return wrong_usage("--policy: there is no policy '" + name + "'" +
-                     (meant ? "; did you mean " + *meant + "?" : "; there are " + join(names, ", ")));
+  return Error{ErrorCode::kInvalid,
+               "--policy: there is no policy '" + name + "'" +
+                   (meant ? "; did you mean " + *meant + "?" : "; there are " + join(names, ", "))};
 }
 
-Status use_policies(SimulateFlags& flags, const std::string& text) {
-  for (const std::string& name : split(text, ',')) {
+Status use_policies(SimulateFlags& flags) {
+  for (const std::string& name : split(flags.policy_list, ',')) {
     if (const Status good = add_policy(flags, name); !good.ok()) return good;
   }
   return {};
 }
 
-Status use_gpus(SimulateFlags& flags, const std::string& text) {
-  for (const std::string& part : split(text, ',')) {
+Status use_gpus(SimulateFlags& flags) {
+  if (flags.gpus_list.empty()) return {};
+  for (const std::string& part : split(flags.gpus_list, ',')) {
     const auto number = parse_whole_number(part);
     if (!number || *number == 0 || *number > kMaxGpus) {
-      return wrong_usage("--gpus: '" + part + "' is not a number of GPUs from 1 to 1000000");
+      return Error{ErrorCode::kInvalid, "--gpus: '" + part + "' is not a number of GPUs from 1 to 1000000"};
     }
     flags.gpus.push_back(static_cast<std::uint32_t>(*number));
   }
@@ -168,19 +172,24 @@ Status use_format(SimulateFlags& flags, const std::string& text) {
 
 Status check_flags(const SimulateFlags& flags) {
   if (flags.files.empty()) return wrong_usage("name at least one trace file");
-  if (flags.policies.empty()) return wrong_usage("name at least one policy by --policy");
-  if (flags.gpus.empty() && flags.load == 0)
+  if (flags.policy_list.empty()) return wrong_usage("name at least one policy by --policy");
+  if (flags.gpus_list.empty() && flags.gpus.empty() && flags.load == 0)
     return wrong_usage("give the size of the cluster: --gpus N, --load X or --hosts NxSLOTS");
   const auto& hosts = flags.hosts;
   if (hosts.hosts == 0 && (hosts.interference > 0 || hosts.failure_every_s > 0 || hosts.stragglers > 0)) {
     return wrong_usage("--interference, --failures and --stragglers need hosts: --hosts NxSLOTS");
   }
+  return {};
+}
+
+// The cluster that the flags describe. Like a mistake in a cluster's file, one here ends with 78.
+Status choose_cluster(SimulateFlags& flags) {
+  if (const Status good = use_policies(flags); !good.ok()) return good;
+  if (const Status good = use_gpus(flags); !good.ok()) return good;
   const bool any_packs =
       std::any_of(flags.policies.begin(), flags.policies.end(), [](const PolicySpec* policy) { return policy->packs; });
-  if (flags.packed_speed > 0 && !any_packs) {
-    return wrong_usage("--packing needs a policy that packs two jobs into a slot: --policy gandiva");
-  }
-  return {};
+  if (flags.packed_speed == 0 || any_packs) return {};
+  return Error{ErrorCode::kInvalid, "--packing needs a policy that packs two jobs into a slot: --policy gandiva"};
 }
 
 // --- Making the runs
@@ -313,7 +322,8 @@ int simulate_status(const Error& error) {
                                                : kExitConfig;
 }
 
-int simulate_command(const SimulateFlags& flags) {
+int simulate_command(SimulateFlags& flags) {
+  if (const Status chosen = choose_cluster(flags); !chosen.ok()) return simulate_status(chosen.error());
   auto loaded = load_traces(flags.files, flags.trace);
   if (!loaded.ok()) return simulate_status(loaded.error());
   auto runs = make_runs(*loaded, flags);
@@ -332,8 +342,8 @@ std::vector<Argument> simulate_arguments(const std::shared_ptr<SimulateFlags>& f
   using Text = const std::string&;
   return {
       words("files", "FILE…", "traces, archives of traces, or directories with jobs.csv", flags->files),
-      value("--policy", "A,B…", "sharing policies", [flags](Text text) { return use_policies(*flags, text); }),
-      value("--gpus", "N,…", "sizes of the cluster", [flags](Text text) { return use_gpus(*flags, text); }),
+      value("--policy", "A,B…", "sharing policies", flags->policy_list),
+      value("--gpus", "N,…", "sizes of the cluster", flags->gpus_list),
       value("--load", "X", "the least multiple of 8 GPUs with an offered load of at most X",
             [flags](Text text) { return use_positive("--load", text, flags->load); })
           .instead_of({"--gpus"}),

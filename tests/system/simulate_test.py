@@ -22,6 +22,7 @@ HEADER = ("trace,vc,policy,gpus,cost,seed,jobs,avg_jct_s,median_jct_s,p99_jct_s,
 # Average, makespan and p99 of Muri's simulator (simulator/draw_fig9-10.py of Rivendile/Muri) on this file, 64 GPUs.
 PUBLISHED = {"srtf": (844394.780, 7261795.828, 6363099.549), "srsf": (798057.6829, 6907790.403, 6228160.594),
              "tiresias-l": (2213110.128, 6761641.420, 6739568.999)}
+UNPRIVILEGED = ("setpriv", "--reuid=65534", "--clear-groups") if os.geteuid() == 0 else ()
 NORMALISED = "job_id,arrival_s,work_iterations,requested_gpus,curve\n"
 
 
@@ -127,7 +128,6 @@ class Simulate(Case):
         for arguments, part in ((("--hosts", "8"), "HOSTSxSLOTS"), (("--hosts", "0x4"), "HOSTSxSLOTS"),
                                 (("--gpus", "8", "--failures", "9"), "need hosts"),
                                 (("--hosts", "2x4", "--interference", "1"), "--interference"),
-                                (("--gpus", "8", "--packing", "0.9"), "--policy gandiva"),
                                 (("--hosts", "2x4", "--gpus", "8"), "--gpus")):
             done = simulate(JOBS, "--policy", "srtf", "--curves", CURVES, *arguments)
             self.assertEqual(done.returncode, 64, done.stderr)
@@ -135,6 +135,9 @@ class Simulate(Case):
         done = simulate(JOBS, "--policy", "max-min-fluid", "--curves", CURVES, "--hosts", "2x4")
         self.assertEqual(done.returncode, 78)
         self.assertIn("parts of slots", done.stderr)
+        done = simulate(JOBS, "--policy", "srtf", "--curves", CURVES, "--gpus", "8", "--packing", "0.9")
+        self.assertEqual(done.returncode, 78)
+        self.assertIn("--policy gandiva", done.stderr)
 
     def test_pairs_that_gain_save_time_and_those_that_lose_cost_little(self):
         times = {}
@@ -288,10 +291,16 @@ class Simulate(Case):
         self.assertEqual(done.returncode, 78)
         self.assertIn("needs the jobs' lengths", done.stderr)
 
+    def test_a_cluster_that_cannot_be_is_78(self):
+        for policy, gpus, expected in (("fifo", "0", "--gpus"), ("fifo", "4,-1", "'-1'"), ("fifo", "1000001", "1000000"),
+                                       ("afs", "4", "did you mean afs-l"), ("fifo,zzz", "4", "there are fifo")):
+            with self.subTest(policy=policy, gpus=gpus):
+                done = simulate(MURI, "--policy", policy, "--gpus", gpus)
+                self.assertEqual(done.returncode, 78, done.stderr)
+                self.assertIn(expected, done.stderr)
+
     def test_wrong_usage_is_64_and_a_missing_file_66(self):
-        for arguments, expected in ((("--policy", "fifo", "--gpus", "0"), "--gpus"),
-                                    (("--policy", "fifo"), "--load"),
-                                    (("--policy", "afs", "--gpus", "4"), "did you mean afs-l"),
+        for arguments, expected in ((("--policy", "fifo"), "--load"),
                                     (("--policy", "fifo", "--gpus", "4", "--cost", "free"), "restart"),
                                     (("--gpus", "4"), "--policy")):
             with self.subTest(arguments):
@@ -301,6 +310,22 @@ class Simulate(Case):
         done = simulate("/no/such/trace.csv", "--policy", "fifo", "--gpus", "4")
         self.assertEqual(done.returncode, 66)
         self.assertIn("/no/such/trace.csv", done.stderr)
+
+    def test_a_folder_of_curves_without_permission_is_66(self):
+        os.chmod(self.folder, 0o755)
+        closed = os.path.join(self.folder, "closed")
+        model = os.path.join(self.folder, "tables", "model")
+        for folder in (closed, model):
+            os.makedirs(folder)
+            os.chmod(folder, 0)
+        self.addCleanup(lambda: [os.chmod(folder, 0o755) for folder in (closed, model)])
+        for curves, said in ((closed, closed), (f"{closed}/below", closed), (os.path.dirname(model), model)):
+            with self.subTest(curves=curves):
+                done = simulate(JOBS, "--policy", "afs-l", "--gpus", "4", "--curves", curves, before=UNPRIVILEGED)
+                self.assertEqual(done.returncode, 66, done.stderr)
+                self.assertIn(said, done.stderr)
+                self.assertIn("Permission denied", done.stderr)
+
 
 
 if __name__ == "__main__":
