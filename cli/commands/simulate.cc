@@ -316,10 +316,10 @@ Status show_runs(const std::vector<SimulatedRun>& runs, const SimulateFlags& fla
 
 int simulate_status(const Error& error) {
   std::cerr << "elastictrain simulate: " << error.message << "\n";
-  return error.code == ErrorCode::kNoInput      ? kExitNoInput
-         : error.code == ErrorCode::kInternal  ? kExitInternal
-         : error.code == ErrorCode::kIo        ? kExitCannotCreate
-                                               : kExitConfig;
+  return error.code == ErrorCode::kNoInput    ? kExitNoInput
+         : error.code == ErrorCode::kInternal ? kExitInternal
+         : error.code == ErrorCode::kIo       ? kExitCannotCreate
+                                              : kExitConfig;
 }
 
 int simulate_command(SimulateFlags& flags) {

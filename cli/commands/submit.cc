@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <asio/io_context.hpp>
 #include <cstdlib>
+#include <filesystem>
 #include <iostream>
 #include <memory>
 
@@ -17,6 +18,7 @@
 #include "cli/commands/run_plan.h"
 #include "cli/config/text.h"
 #include "launcher/process/process.h"
+#include "launcher/python_command.h"
 
 namespace elastictrain::cli {
 namespace {
@@ -32,7 +34,7 @@ the cluster lets jobs stand still in memory (suspended_per_slot). If the length 
 its deadline can be kept.
 
 Exit status: 0 queued; 64 wrong usage; 66 a file cannot be read; 69 no such cluster, or it can never have so
-many slots; 77 not permitted; 78 a mistake in the config.
+many slots; 77 not permitted; 78 a mistake in the config, or a program that is not there.
 )";
 
 struct SubmitFlags {
@@ -43,6 +45,21 @@ struct SubmitFlags {
 int fail_submit(const std::string& text, int status) {
   std::cerr << "elastictrain submit: " << text << "\n";
   return status;
+}
+
+// A program that only the hosts have is written after "--".
+Status check_program_here(const Invocation& invocation) {
+  const bool anywhere = std::find(invocation.line.begin(), invocation.line.end(), "--") != invocation.line.end();
+  if (invocation.program.empty() || anywhere) return {};
+  const auto python = launcher::python_command(invocation.program);
+  const std::string& word = python ? python->program.front() : invocation.program.front();
+  const bool is_path = word.find('/') != std::string::npos || word.ends_with(".py") || word.ends_with(".sh");
+  std::error_code failed;
+  if (!is_path || std::filesystem::exists(word, failed) || failed) return {};
+  return Error{ErrorCode::kInvalid, word +
+                                        " does not exist here; a program that only the hosts have is written after "
+                                        "--, e.g. -- " +
+                                        invocation.program.front()};
 }
 
 // The command line without what is for `submit` alone, before the program.
@@ -120,6 +137,8 @@ int submit_job(const SubmitFlags& flags, const Invocation& invocation) {
   const auto directory = find_cluster(flags.cluster);
   if (!directory.ok()) return fail_submit(directory.error().message, kExitUnavailable);
   if (flags.run->detach || flags.run->dry_run) return fail_submit("--detach and --dry-run are for run", kExitUsage);
+  const Status here = check_program_here(invocation);
+  if (!here.ok()) return fail_submit(here.error().message, kExitConfig);
   ::setenv("ELASTICTRAIN_CLUSTER", (*directory + "/").c_str(), 1);
   const auto chosen = choose_run(*flags.run, invocation.program);
   if (const auto* failed = std::get_if<ChoiceFailed>(&chosen)) return fail_submit(failed->text, failed->status);

@@ -303,6 +303,8 @@ class BadInput(Case):
         cluster.refused(69, "needs 3 slots and the cluster has 2 slots", "submit", "-n", "3", "--", "true")
         cluster.submit("a", 1, 2)
         cluster.refused(78, "the name a is in use by job j1", "submit", "-n", "1", "--name", "a", "--", "true")
+        cluster.refused(78, "./absent.py does not exist here", "submit", "-n", "1", "./absent.py")
+        cluster.refused(78, "absent.py does not exist here", "submit", "-n", "1", "python3", "-u", "absent.py", "--steps", "3")
         cluster.refused(78, "workrs", "submit", cluster.write("bad.toml", "[workrs]\nmin = 1\n"))
         cluster.refused(69, "no cluster is running", "queue", "--cluster", "nowhere")
 
