@@ -152,6 +152,8 @@ struct Encode {
     out["from"] = slots_json(one.from, hosts);
     out["to"] = slots_json(one.to, hosts);
     out["why"] = one.why;
+    if (!one.kept.empty()) out["kept"] = slots_json(one.kept, hosts);
+    if (one.undoes) out["undoes"] = true;
   }
   void operator()(const record::MoveEnded& one) const {
     event("move_ended", one.job);
@@ -318,8 +320,12 @@ std::optional<jobs::Record> record_of_job(const std::string& event, const nlohma
                           in.value("moves", false)};
   }
   if (event == "moving") {
-    return record::Moving{job, slots_from(in.at("from"), hosts), slots_from(in.at("to"), hosts),
-                          in.at("why").get<std::string>()};
+    return record::Moving{job,
+                          slots_from(in.at("from"), hosts),
+                          slots_from(in.at("to"), hosts),
+                          in.at("why").get<std::string>(),
+                          slots_from(in.value("kept", nlohmann::json::array()), hosts),
+                          in.value("undoes", false)};
   }
   if (event == "move_ended") {
     return record::MoveEnded{job, outcome_named(in.at("outcome").get<std::string>()), in.at("why").get<std::string>()};

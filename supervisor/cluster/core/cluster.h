@@ -163,7 +163,7 @@ class Cluster {
   std::vector<heuristics::placement::Seeker> seekers(const Round& round, std::vector<std::size_t>& places) const;
   void repair(Round& round, double now_s);
   bool judge(Round& round, const std::vector<std::vector<bool>>& free, double now_s);
-  void begin_move(Round& round, std::size_t place, Slots to, const std::string& why, double now_s);
+  void begin_move(Round& round, std::size_t place, Move move);
   void end_moves(const Round& round, double now_s);
   void end_move(Job& job, record::MoveOutcome outcome, const std::string& why, double now_s);
   void take_moved(Job& job, double now_s);

@@ -194,12 +194,12 @@ std::vector<placement::Seeker> Cluster::seekers(const Round& round, std::vector<
   return seekers;
 }
 
-void Cluster::begin_move(Round& round, std::size_t place, Slots to, const std::string& why, double now_s) {
+void Cluster::begin_move(Round& round, std::size_t place, Move move) {
   Job& job = *round.jobs[place];
   job.trial.reset();
-  job.move = Move{round.slots_of[place], to, why, now_s, false, false, {}};
-  write(record::Moving{job.id, job.move->from, job.move->to, why});
-  round.slots_of[place] = std::move(to);
+  write(record::Moving{job.id, move.from, move.to, move.why, move.kept, move.undoes});
+  round.slots_of[place] = move.to;
+  job.move = std::move(move);
 }
 
 // Compares what was measured before and after a move. True: one is taken back now.
@@ -224,8 +224,7 @@ bool Cluster::judge(Round& round, const std::vector<std::vector<bool>>& free, do
     end_move(job, slower && can ? record::MoveOutcome::kUndone : record::MoveOutcome::kKept,
              why + (slower && !can ? "; the slots that it had are in use" : ""), now_s);
     if (!slower || !can) continue;
-    begin_move(round, place, trial.from, "undone, " + why, now_s);
-    job.move->undoes = true;
+    begin_move(round, place, {round.slots_of[place], trial.from, "undone, " + why, now_s, false, true, {}});
     return true;
   }
   return false;
@@ -274,12 +273,12 @@ void Cluster::repair(Round& round, double now_s) {
         found.seeker == SIZE_MAX
             ? hosts_text(hosts_of(to)) + " instead of " + std::to_string(hosts_of(round.slots_of[place]))
             : "makes room for " + id_text(round.jobs[seeking[found.seeker]]->id);
-    const Slots from = round.slots_of[place];
-    begin_move(round, place, std::move(to), why, now_s);
-    Move& begun = *round.jobs[place]->move;
-    for (std::uint32_t number = 0; found.seeker != SIZE_MAX && number < free[from.front().host].size(); ++number) {
-      if (free[from.front().host][number]) begun.kept.push_back({from.front().host, number});
+    Move begun{round.slots_of[place], std::move(to), why, now_s, false, false, {}};
+    const std::uint32_t host = begun.from.front().host;
+    for (std::uint32_t number = 0; found.seeker != SIZE_MAX && number < free[host].size(); ++number) {
+      if (free[host][number]) begun.kept.push_back({host, number});
     }
+    begin_move(round, place, std::move(begun));
   }
   if (found.moves.empty()) again_s_ = std::min(again_s_, now_s + kLookAgain_s);
 }

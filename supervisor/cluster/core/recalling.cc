@@ -73,7 +73,7 @@ struct Recall {
     Job* const found = job(record.job);
     if (found == nullptr || !found->live()) return;
     found->trial.reset();
-    found->move = {record.from, record.to, record.why, now_s, false, false, {}};
+    found->move = {record.from, record.to, record.why, now_s, false, record.undoes, record.kept};
   }
   void operator()(const record::MoveEnded& record) const {
     Job* const found = job(record.job);

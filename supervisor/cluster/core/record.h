@@ -57,6 +57,8 @@ struct Moving {
   JobId job = 0;
   Slots from, to;  // all of its slots, before and after
   std::string why;
+  Slots kept;           // free ones that the job may have for which it makes room
+  bool undoes = false;  // an earlier move that did not pay
 };
 enum class MoveOutcome : std::uint8_t {
   kDone,        // all have moved

@@ -41,12 +41,16 @@ std::string text_of(const Cluster& cluster) {
   return text + "\n";
 }
 
-std::set<JobId> moving(const Cluster& cluster) {
-  std::set<JobId> ids;
+// What each job that moves is about.
+std::map<JobId, std::string> moving(const Cluster& cluster) {
+  std::map<JobId, std::string> moves;
   for (const auto& [id, job] : cluster.jobs()) {
-    if (job.move) ids.insert(id);
+    if (!job.move) continue;
+    const Move& move = *job.move;
+    moves[id] =
+        text_of(move.from) + text_of(move.to) + text_of(move.kept) + (move.undoes ? " undoes " : " ") + move.why;
   }
-  return ids;
+  return moves;
 }
 
 }  // namespace
@@ -129,7 +133,7 @@ std::string World::left_over() const {
 
 void World::start_cluster() {
   cluster_ = recalled();
-  if (moving(*cluster_) != moving_) fail("the journal says of other jobs that their workers move");
+  if (moving(*cluster_) != moving_) fail("the journal says other things of the workers that move");
   if (chance(0.5)) shorten_journal();
   carry_out(cluster_->begin(now_s_));
   give(HostsChanged{hosts_});

@@ -98,7 +98,7 @@ class World {
   std::map<Slot, std::pair<JobId, JobId>> pairs_;  // that may both be there, as the journal says
   std::uint64_t kept_ = 0, undone_ = 0;
   std::map<record::MoveOutcome, std::uint64_t> moves_;
-  std::set<JobId> moving_;  // when the cluster process was killed
+  std::map<JobId, std::string> moving_;  // when the cluster process was killed
   std::priority_queue<Entry> queue_;
   std::uint64_t number_ = 0;
   std::uint64_t timer_ = 0;  // the one that is set

@@ -186,6 +186,12 @@ TEST_CASE("a journal keeps that a job stands still, beside whom it works, and it
   CHECK(moving.from == jobs::Slots{{0, 0}});
   CHECK(moving.to == jobs::Slots{{0, 1}});
   CHECK(moving.why == "1 host");
+  CHECK(moving.kept.empty());
+  CHECK_FALSE(moving.undoes);
+  const auto room = std::get<jobs::record::Moving>(
+      again(jobs::record::Moving{3, {{0, 0}}, {{0, 1}}, "makes room for j4", {{0, 2}}, true}));
+  CHECK(room.kept == jobs::Slots{{0, 2}});
+  CHECK(room.undoes);
   using Outcome = jobs::record::MoveOutcome;
   for (const auto outcome :
        {Outcome::kDone, Outcome::kSuperseded, Outcome::kTakenBack, Outcome::kKept, Outcome::kUndone}) {
