@@ -210,6 +210,7 @@ class Cluster {
   void take_in(Job& job, const Join& event, double now_s);
   void hear(Job& job, std::uint64_t lease, const Slots& holds, bool stands, double now_s);
   void take_figures(Job& job, const Report& report, double now_s);
+  bool take_lost(Job& job, const std::vector<std::uint32_t>& lost, double now_s);
   bool take_rates(Job& job, const Report& report) const;
   void lose(Job& job, double now_s);
   void left(Job& job, int status, const std::string& why, double now_s);

@@ -67,6 +67,8 @@ void Cluster::gather(Round& round, double now_s) {
   for (auto& [id, job] : jobs_) {
     if (!job.live()) continue;
     account(job, now_s);
+    if (now_s >= job.lost_again_s) job.lost_again_s = kNever;
+    again_s_ = std::min(again_s_, job.lost_again_s);
     Slots gone = pinned(job) ? book_.owned(id) : book_.overdue(id, now_s - settings_.recall_timeout_s);
     std::erase_if(gone, [&, me = id](auto slot) { return book_.other_owner(me, slot) != 0; });
     round.block(gone);

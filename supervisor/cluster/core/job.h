@@ -145,6 +145,8 @@ struct Job {
   std::optional<Move> move;
   std::optional<Trial> trial;
   std::vector<std::uint32_t> lost_hosts;
+  double lost_wait_s = 0;        // before it may try a host again that it had found lost; doubles
+  double lost_again_s = kNever;  // then; never: nothing to try
   std::uint32_t slots_in_time = 0;  // that it is to have at least, to end in time; 0: none
   bool in_time = false;             // they could be given
   bool foreseen = false;            // how many they are is known

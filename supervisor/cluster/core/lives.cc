@@ -17,6 +17,8 @@ constexpr int kUnavailableStatus = 69;
 constexpr int kCannotGoOn = 70;
 constexpr double kFirstDelay_s = 1;
 constexpr double kLongestDelay_s = 60;
+constexpr double kFirstLostWait_s = 10;
+constexpr double kLongestLostWait_s = 600;
 
 }  // namespace
 
@@ -140,6 +142,21 @@ void Cluster::handle(const Report& event, double now_s) {
   hear(*job, event.lease, event.holds, event.stands, now_s);
 }
 
+// True: there is one more. A run forgets a host that is not in its lease, whatever has become of it, so one that is
+// not lost any more is only tried again after a while.
+bool Cluster::take_lost(Job& job, const std::vector<std::uint32_t>& lost, double now_s) {
+  const auto one_is_new = [](const std::vector<std::uint32_t>& hosts, const std::vector<std::uint32_t>& known) {
+    return std::any_of(hosts.begin(), hosts.end(),
+                       [&](std::uint32_t host) { return std::find(known.begin(), known.end(), host) == known.end(); });
+  };
+  const bool finds = one_is_new(lost, job.lost_hosts), forgets = one_is_new(job.lost_hosts, lost);
+  job.lost_hosts = lost;
+  if (finds) job.lost_wait_s = std::clamp(2 * job.lost_wait_s, kFirstLostWait_s, kLongestLostWait_s);
+  if (forgets) job.lost_again_s = now_s + job.lost_wait_s;
+  if (forgets) again_s_ = std::min(again_s_, job.lost_again_s);
+  return finds;
+}
+
 void Cluster::take_figures(Job& job, const Report& report, double now_s) {
   const auto wants = job.wants;
   job.reported = true;
@@ -152,14 +169,10 @@ void Cluster::take_figures(Job& job, const Report& report, double now_s) {
   job.samples = report.samples;
   job.memory_bytes = report.memory_bytes;
   job.wants = report.wants;
-  const bool finds_lost = std::any_of(report.lost_hosts.begin(), report.lost_hosts.end(), [&](std::uint32_t host) {
-    return std::find(job.lost_hosts.begin(), job.lost_hosts.end(), host) == job.lost_hosts.end();
-  });
-  job.lost_hosts = report.lost_hosts;
+  const bool finds_lost = take_lost(job, report.lost_hosts, now_s);
   if (report.samples_total) job.spec.samples_total = report.samples_total;
   const bool measured = take_rates(job, report);
   if (wants != job.wants) decide_soon(now_s, id_text(job.id) + " wants another size");
-  // Not when one is no longer lost: a run forgets a host that is not in its lease.
   if (finds_lost) decide_soon(now_s, id_text(job.id) + " has lost a host");
   if (measured) decide_soon(now_s, id_text(job.id) + " was measured");
   if (falls_behind(job, now_s)) decide_soon(now_s, id_text(job.id) + " falls behind its deadline");
@@ -223,6 +236,7 @@ void Cluster::failed(Job& job, int status, const std::string& why, double now_s)
   job.not_before_s = now_s + delay_s;
   if (!may_hold) return left(job, status, "its run did not start: " + why, now_s);
   job.phase = Phase::kQueued;
+  take_lost(job, {}, now_s);  // who found them lost is not there any more
   write(record::Left{job.id, status, "is taken up again: " + why});
 }
 
@@ -232,6 +246,7 @@ void Cluster::left(Job& job, int status, const std::string& why, double now_s) {
   connections_.erase(job.connection);
   job.connection = 0;
   job.phase = Phase::kQueued;
+  take_lost(job, {}, now_s);  // who found them lost is not there any more
   job.why = why;
   job.workers = 0;
   job.run_phase.clear();
