@@ -5,6 +5,7 @@
 #include <utility>
 #include <vector>
 
+#include "cli/commands/helper_demand.h"
 #include "cli/config/load.h"
 #include "cli/config/text.h"
 #include "launcher/batch/allocation.h"
@@ -72,17 +73,6 @@ jobs::HelpersChanged change_of(const launcher::HostsChange& told) {
   jobs::HelpersChanged change{what_of(told.what), told.slots, told.text, {}};
   for (const launcher::Host& host : told.known) change.helpers.push_back({host.name, host.slots, host.job});
   return change;
-}
-
-launcher::HostDemand demand_of(const jobs::SlotDemand& given) {
-  launcher::HostDemand demand;
-  demand.needed_slots = given.needed;
-  demand.can_vacate = true;
-  for (const auto& host : given.hosts) {
-    const bool is_over = host.slots == 0 && host.used == 0;  // if it is back, it is not in the cluster's list yet
-    if (!is_over) demand.hosts.push_back({host.name, host.slots, host.used});
-  }
-  return demand;
 }
 
 launcher::ElasticHostsOptions options_of(const ClusterFile& file, const cluster::GrowthInputs& inputs) {

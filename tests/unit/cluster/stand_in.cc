@@ -56,6 +56,29 @@ void StandIn::lose_processes() {
   stands = false;
 }
 
+void StandIn::lose_host(std::uint32_t host) {
+  const auto there = [host](Slot slot) { return slot.host == host; };
+  std::erase_if(processes, there);
+  std::erase_if(successors, there);
+  std::erase_if(still, there);
+}
+
+// A host that is not in its lease is forgotten, one that is back is tried again after a while.
+void StandIn::look_for_hosts() {
+  constexpr std::uint32_t kLooks = 30;
+  std::set<std::uint32_t> leased;
+  for (const Slot slot : allowed) leased.insert(slot.host);
+  for (auto& [host, looks] : lost) --looks;
+  std::erase_if(lost, [&](const auto& entry) { return entry.second == 0 || !leased.contains(entry.first); });
+  for (const std::uint32_t host : leased) {
+    if (absent != nullptr && absent->contains(host)) lost.emplace(host, kLooks);
+  }
+}
+
+bool StandIn::can_start(Slot slot) const {
+  return !faults.cannot_start && !lost.contains(slot.host) && (absent == nullptr || !absent->contains(slot.host));
+}
+
 bool StandIn::exchange() {
   const bool trains =
       std::any_of(processes.begin(), processes.end(), [&](Slot slot) { return !allowed.contains(slot); });
@@ -64,7 +87,9 @@ bool StandIn::exchange() {
                                  [&](Slot slot) { return processes.contains(slot) || successors.contains(slot); });
   if (ready) return true;
   std::erase_if(successors, [&](Slot slot) { return !allowed.contains(slot); });
-  if (!faults.cannot_start) successors.insert(allowed.begin(), allowed.end());
+  for (const Slot slot : allowed) {
+    if (can_start(slot)) successors.insert(slot);
+  }
   return false;
 }
 
@@ -80,8 +105,10 @@ void StandIn::follow() {
   });
   std::erase_if(still, [this](Slot slot) { return !processes.contains(slot); });
   successors.clear();
-  if (faults.cannot_start) return;
-  if (allowed.size() >= spec.min) processes.insert(allowed.begin(), allowed.end());
+  if (allowed.size() < spec.min) return;
+  for (const Slot slot : allowed) {
+    if (can_start(slot)) processes.insert(slot);
+  }
 }
 
 Slots StandIn::holds() const {
@@ -115,6 +142,7 @@ Report StandIn::report() {
   report.workers = static_cast<std::uint32_t>(processes.size());
   report.samples = static_cast<std::uint64_t>(samples);
   report.samples_total = spec.samples_total;
+  for (const auto& [host, looks] : lost) report.lost_hosts.push_back(host);
   if (!processes.empty() && !stands && beside == 0) ++views[{report.workers, hosts()}];
   for (const auto& [size, count] : views) {
     report.rates.push_back({size.first, rate_of(size.first) * speed_on(job, size.second), count, false, size.second});

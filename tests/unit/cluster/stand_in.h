@@ -58,8 +58,10 @@ struct StandIn {
   double lost_s = 0;                                                       // since when it has no supervisor
   std::map<std::pair<std::uint32_t, std::uint32_t>, std::uint32_t> views;  // that it measured, by workers and hosts
   bool knows_moves = true;
-  bool moves = false;         // its lease exchanges slots
-  std::set<Slot> successors;  // processes that start, and take over later
+  const std::set<std::uint32_t>* absent = nullptr;  // hosts that are not there, whatever the cluster says
+  std::map<std::uint32_t, std::uint32_t> lost;      // of its lease, as it has found: looks until it tries them again
+  bool moves = false;                               // its lease exchanges slots
+  std::set<Slot> successors;                        // processes that start, and take over later
 
   void train(double now_s);
   bool wants_to_leave() const;
@@ -67,6 +69,9 @@ struct StandIn {
   // Processes begin and end as its lease says.
   void follow();
   void lose_processes();
+  void lose_host(std::uint32_t host);
+  void look_for_hosts();
+  bool can_start(Slot slot) const;
   std::uint32_t hosts() const;
   // It keeps the old workers until the new ones are there.
   bool exchange();

@@ -41,6 +41,12 @@ std::string text_of(const Cluster& cluster) {
   return text + "\n";
 }
 
+std::uint32_t slots_of(const std::vector<HostLine>& hosts) {
+  std::uint32_t slots = 0;
+  for (const HostLine& host : hosts) slots += host.slots;
+  return slots;
+}
+
 // What each job that moves is about.
 std::map<JobId, std::string> moving(const Cluster& cluster) {
   std::map<JobId, std::string> moves;
@@ -55,7 +61,7 @@ std::map<JobId, std::string> moving(const Cluster& cluster) {
 
 }  // namespace
 
-World::World(std::uint64_t seed) : rng_(seed) {
+World::World(std::uint64_t seed) : rng_(seed), helpers_(surroundings()) {
   const char* const policies[] = {"fifo",  "srtf",    "max-min", "tiresias-l", "afs-l",
                                   "afs-p", "gandiva", "optimus", "worth"};
   settings_.policy = policies[whole(0, 8)];
@@ -83,6 +89,8 @@ World::World(std::uint64_t seed) : rng_(seed) {
     for (HostLine& host : hosts_) host.slots = whole(2, 3);
     to_submit_ = whole(5, 10);
   }
+  has_helpers_ = chance(0.25);
+  if (has_helpers_) settings_.most_slots = slots_of(hosts_) + whole(1, 8);
   runs_.reserve(200);
 }
 
@@ -91,12 +99,14 @@ std::string World::run() {
   start_cluster();
   for (std::uint32_t i = 0; i < to_submit_; ++i) later(uniform(0, 60), [this] { submit(); });
   if (chance(0.5)) later(uniform(0, 60), [this] { start_foreign(); });
+  if (has_helpers_) later(1, [this] { look_at_hosts(); });
   const auto faults = whole(0, 12);
   for (std::uint32_t i = 0; i < faults; ++i) later(uniform(1, kUntilWell_s), [this] { fault(); });
   later(kUntilWell_s, [this] {
     for (StandIn& one : runs_) one.faults = {};
     if (cluster_ == nullptr) start_cluster();
-    give(HostsChanged{hosts_});
+    listed_ = hosts_;
+    give(HostsChanged{with_helpers()});
     std::vector<JobId> paused;
     for (const auto& [id, job] : cluster_->jobs()) {
       if (job.paused) paused.push_back(id);
@@ -119,6 +129,7 @@ std::string World::run() {
 std::string World::left_over() const {
   std::string left;
   if (cluster_ == nullptr) return "the cluster process";
+  if (helpers_.any_job()) left = "helper jobs; ";
   for (const auto& [id, job] : cluster_->jobs()) {
     if (job.live()) {
       left += id_text(id) + " " + name_of(job.phase) + " share " + std::to_string(job.share) + " min " +
@@ -135,8 +146,10 @@ void World::start_cluster() {
   cluster_ = recalled();
   if (moving(*cluster_) != moving_) fail("the journal says other things of the workers that move");
   if (chance(0.5)) shorten_journal();
+  helpers_.begin(cluster_->helpers());
   carry_out(cluster_->begin(now_s_));
-  give(HostsChanged{hosts_});
+  listed_ = hosts_;
+  give(HostsChanged{with_helpers()});
   for (std::size_t place = 0; place < runs_.size(); ++place) {
     if (runs_[place].alive) later(uniform(0, settings_.resume_timeout_s * 1.3), [this, place] { connect(place); });
   }
@@ -158,6 +171,7 @@ void World::shorten_journal() {
 void World::kill_cluster() {
   if (cluster_ == nullptr) return;
   moving_ = moving(*cluster_);
+  helpers_.kill();
   cluster_.reset();
   for (StandIn& run : runs_) {
     run.connection = 0;
@@ -184,6 +198,7 @@ void World::write(const Record& record) {
   journal_.push_back(record);
   learn_pairs(record);
   count_moves(record);
+  if (const auto* hosts = std::get_if<record::Hosts>(&record)) journal_hosts_ = hosts->hosts;
 }
 
 // One of the two is not there any more; `slots` null: nowhere.
@@ -252,6 +267,7 @@ std::size_t World::run_of_job(JobId job) {
   run.spec = cluster_->jobs().at(job).spec;
   run.name = run.spec.name;
   run.knows_moves = chance(0.8);
+  run.absent = &absent_;
   runs_.push_back(run);
   return run_of_job_[job] = runs_.size() - 1;
 }
@@ -335,8 +351,7 @@ void World::submit() {
     later(1, [this] { submit(); });
     return;
   }
-  std::uint32_t slots = 0;
-  for (const HostLine& host : hosts_) slots += host.slots;
+  const std::uint32_t slots = slots_of(hosts_);
   const Owner owner{0, "root", true};
   const Limits limits = settings_.limits(owner);
   JobSpec spec;
@@ -366,6 +381,7 @@ void World::submit() {
 void World::start_foreign() {
   StandIn run;
   run.name = "foreign";
+  run.absent = &absent_;
   run.own = false;
   run.spec.name = run.name;
   run.spec.max = 3;
@@ -427,6 +443,7 @@ void World::tick(std::size_t place) {
   if (!run.alive) return;
   run.train(now_s_);
   if (!run.faults.stalls) {
+    run.look_for_hosts();
     if (run.told_to_end) return end_run(run, 130);
     if (run.samples >= static_cast<double>(*run.spec.samples_total)) return end_run(run, 0);
     if (run.wants_to_leave() && chance(0.3)) {
@@ -499,6 +516,61 @@ void World::kill_supervisor(StandIn& run) {
   }
 }
 
+// --- Helper jobs
+
+HelperJobs::Surroundings World::surroundings() {
+  HelperJobs::Surroundings given;
+  given.uniform = [this](double low, double high) { return uniform(low, high); };
+  given.later = [this](double delay_s, Do what) { later(delay_s, std::move(what)); };
+  given.now_s = [this] { return now_s_; };
+  given.demand = [this]() -> std::optional<SlotDemand> {
+    if (cluster_ == nullptr || cluster_->resuming()) return std::nullopt;
+    return cluster_->demand();
+  };
+  given.changed = [this](const HelpersChanged& change) { give(change); };
+  given.gone = [this](const std::string& host) { lose_host(place_of(host)); };
+  given.came = [this](const std::string& host) { absent_.erase(place_of(host)); };
+  given.most_slots = [this] { return std::max(settings_.most_slots, slots_of(with_helpers())); };
+  given.slots = [this] { return slots_of(with_helpers()); };
+  given.user_of = [this](const std::string& host) { return user_of(host); };
+  given.fail = [this](const std::string& problem) { fail(problem); };
+  return given;
+}
+
+void World::look_at_hosts() {
+  helpers_.look();
+  give(HostsChanged{with_helpers()});
+  later(uniform(0.5, 1.5), [this] { look_at_hosts(); });
+}
+
+std::vector<HostLine> World::with_helpers() const {
+  std::vector<HostLine> hosts = listed_;
+  const auto more = helpers_.hosts();
+  hosts.insert(hosts.end(), more.begin(), more.end());
+  return hosts;
+}
+
+std::uint32_t World::place_of(const std::string& host) const {
+  const auto found = std::find_if(journal_hosts_.begin(), journal_hosts_.end(),
+                                  [&](const HostLine& line) { return line.name == host; });
+  return static_cast<std::uint32_t>(found - journal_hosts_.begin());
+}
+
+void World::lose_host(std::uint32_t place) {
+  if (place == journal_hosts_.size()) return;  // it never got into the list
+  absent_.insert(place);
+  for (StandIn& run : runs_) run.lose_host(place);
+}
+
+std::string World::user_of(const std::string& host) const {
+  const std::uint32_t place = place_of(host);
+  for (const StandIn& run : runs_) {
+    const Slots held = run.holds();
+    if (std::any_of(held.begin(), held.end(), [&](Slot slot) { return slot.host == place; })) return run.name;
+  }
+  return "";
+}
+
 // --- Faults and checks
 
 // In the middle of a move: the new workers do not start, a host is lost, the cluster process is killed.
@@ -525,17 +597,28 @@ void World::forbid_starts(std::size_t place, double for_s) {
 }
 
 void World::lose_hosts() {
-  std::vector<HostLine> fewer = hosts_;
-  if (fewer.size() > 1) fewer.pop_back();
-  give(HostsChanged{fewer});
+  listed_ = hosts_;
+  if (listed_.size() > 1) listed_.pop_back();
+  give(HostsChanged{with_helpers()});
+}
+
+// Whoever lists hosts does not notice.
+void World::switch_off_host() {
+  if (journal_hosts_.empty()) return;
+  const std::uint32_t place = whole(0, static_cast<std::uint32_t>(hosts_.size()) - 1);
+  lose_host(place_of(hosts_[place].name));
+  later(uniform(1, 60), [this, host = hosts_[place].name] { absent_.erase(place_of(host)); });
 }
 
 void World::fault() {
   if (runs_.empty()) return;
   StandIn& run = runs_[whole(0, static_cast<std::uint32_t>(runs_.size()) - 1)];
-  switch (whole(0, 7)) {
+  if (has_helpers_ && chance(0.3)) return helpers_.preempt();
+  switch (whole(0, 8)) {
     case 0:
       return kill_cluster();
+    case 7:
+      return switch_off_host();
     case 1:
       return kill_supervisor(run);
     case 2:

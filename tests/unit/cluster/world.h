@@ -16,6 +16,7 @@
 #include <string>
 #include <vector>
 
+#include "helper_jobs.h"
 #include "stand_in.h"
 #include "supervisor/cluster/core/cluster.h"
 
@@ -32,6 +33,7 @@ class World {
   std::uint64_t undone() const { return undone_; }
   // Of workers between hosts, as the journal says.
   const std::map<record::MoveOutcome, std::uint64_t>& moves() const { return moves_; }
+  const HelperJobs& helpers() const { return helpers_; }
 
  private:
   using Do = std::function<void()>;
@@ -84,6 +86,14 @@ class World {
   void disturb_move(std::size_t place);
   void forbid_starts(std::size_t place, double for_s);
   void lose_hosts();
+  // Helper jobs.
+  HelperJobs::Surroundings surroundings();
+  void look_at_hosts();
+  std::vector<HostLine> with_helpers() const;
+  std::uint32_t place_of(const std::string& host) const;
+  void lose_host(std::uint32_t place);
+  void switch_off_host();
+  std::string user_of(const std::string& host) const;
   void check();
   std::string left_over() const;
 
@@ -91,7 +101,12 @@ class World {
   Settings settings_;
   std::unique_ptr<Cluster> cluster_;
   std::vector<Record> journal_;
-  std::vector<HostLine> hosts_;
+  std::vector<HostLine> hosts_;   // without helpers'
+  std::vector<HostLine> listed_;  // of them, as whoever lists them says now
+  HelperJobs helpers_;
+  bool has_helpers_ = false;
+  std::vector<HostLine> journal_hosts_;  // in the order of their numbers
+  std::set<std::uint32_t> absent_;
   std::vector<StandIn> runs_;
   std::map<JobId, std::size_t> run_of_job_;
   std::map<JobId, std::uint64_t> versions_;

@@ -1,0 +1,20 @@
+// Purpose: what a cluster needs of its hosts, as whoever asks for helper jobs reads it. Pure.
+#pragma once
+
+#include "launcher/expansion.h"
+#include "supervisor/cluster/core/cluster.h"
+
+namespace elastictrain::cli {
+
+inline launcher::HostDemand demand_of(const jobs::SlotDemand& given) {
+  launcher::HostDemand demand;
+  demand.needed_slots = given.needed;
+  demand.can_vacate = true;
+  for (const auto& host : given.hosts) {
+    const bool is_over = host.slots == 0 && host.used == 0;  // if it is back, it is not in the cluster's list yet
+    if (!is_over) demand.hosts.push_back({host.name, host.slots, host.used});
+  }
+  return demand;
+}
+
+}  // namespace elastictrain::cli
