@@ -28,19 +28,10 @@ void say(void* context, const char* text, std::size_t bytes) {
 
 class Memory final : public heuristics::PolicyState {
  public:
-  Memory(const Api& api, const std::string& argument, std::uint64_t seed, Answer& answer)
-      : api_(api), handle_(api.create(argument.c_str(), seed, say, &answer)) {}
-  ~Memory() override {
-    if (handle_ != nullptr) api_.destroy(handle_);
-  }
-  Memory(const Memory&) = delete;
-  Memory& operator=(const Memory&) = delete;
+  Memory(const Api& api, const std::string& argument, std::uint64_t seed) : text(api, argument, seed) {}
   std::unique_ptr<PolicyState> clone() const override { panic("a shared object's memory cannot be copied"); }
-  void* handle() const { return handle_; }
 
- private:
-  const Api& api_;
-  void* handle_;
+  LibraryText text;
 };
 
 class Library final : public heuristics::Policy {
@@ -49,20 +40,14 @@ class Library final : public heuristics::Policy {
       : api_(api), argument_(std::move(argument)), seed_(seed) {}
 
   std::unique_ptr<heuristics::PolicyState> initial_state() const override {
-    Answer ignored;
-    return std::make_unique<Memory>(api_, argument_, seed_, ignored);
+    return std::make_unique<Memory>(api_, argument_, seed_);
   }
 
   heuristics::Decision decide(const heuristics::ClusterView& view, heuristics::PolicyState& state,
                               heuristics::Rng&) const override {
-    void* handle = static_cast<Memory&>(state).handle();
-    if (handle == nullptr) return failed_decision("the library returned no state when it was asked again");
-    const std::string text = to_json(view);
-    Answer answer;
-    api_.decide(handle, text.c_str(), text.size(), say, &answer);
-    if (!answer.text) return failed_decision("the library returned no decision");
-    if (answer.twice) return failed_decision("the library returned more than one decision for a view");
-    auto decision = read_decision(*answer.text);
+    const auto answer = static_cast<Memory&>(state).text.decide(to_json(view));
+    if (!answer.ok()) return failed_decision("the library " + answer.error().message);
+    auto decision = read_decision(*answer);
     return decision.ok() ? std::move(*decision)
                          : failed_decision("the library returned an invalid decision: " + decision.error().message);
   }
@@ -89,10 +74,7 @@ std::string load_error(const std::string& path) {
   return reason;
 }
 
-}  // namespace
-
-Result<std::unique_ptr<heuristics::Policy>> load_library(const std::string& path, const std::string& argument,
-                                                         std::uint64_t seed) {
+Result<const Api*> load(const std::string& path) {
   std::error_code failed;
   const std::string whole = std::filesystem::absolute(path, failed).string();
   if (!std::filesystem::exists(whole, failed)) {
@@ -113,11 +95,46 @@ Result<std::unique_ptr<heuristics::Policy>> load_library(const std::string& path
                            has + "; build it with this release's elastictrain/policy.h");
   }
   if (!is_complete(*api)) return wrong(path, "create, decide and destroy must all be set");
+  return api;
+}
+
+}  // namespace
+
+LibraryText::LibraryText(const Api& api, const std::string& argument, std::uint64_t seed) : api_(api) {
   Answer answer;
-  if (Memory(*api, argument, seed, answer).handle() == nullptr) {
-    return wrong(path, "it refuses policy.argument = \"" + argument + "\"" + (answer.text ? ": " + *answer.text : ""));
+  handle_ = api_.create(argument.c_str(), seed, say, &answer);
+  if (answer.text) refusal_ = ": " + *answer.text;
+}
+
+LibraryText::~LibraryText() {
+  if (handle_ != nullptr) api_.destroy(handle_);
+}
+
+Result<std::string> LibraryText::decide(const std::string& view) {
+  if (handle_ == nullptr) return Error{ErrorCode::kInvalid, "returned no state when it was asked again"};
+  Answer answer;
+  api_.decide(handle_, view.c_str(), view.size(), say, &answer);
+  if (!answer.text) return Error{ErrorCode::kInvalid, "returned no decision"};
+  if (answer.twice) return Error{ErrorCode::kInvalid, "returned more than one decision for a view"};
+  return std::move(*answer.text);
+}
+
+Result<std::unique_ptr<LibraryText>> LibraryText::open(const std::string& path, const std::string& argument,
+                                                       std::uint64_t seed) {
+  const auto api = load(path);
+  if (!api.ok()) return api.error();
+  auto text = std::make_unique<LibraryText>(**api, argument, seed);
+  if (text->handle_ == nullptr) {
+    return wrong(path, "it refuses policy.argument = \"" + argument + "\"" + text->refusal_);
   }
-  return std::unique_ptr<heuristics::Policy>(std::make_unique<Library>(*api, argument, seed));
+  return text;
+}
+
+Result<std::unique_ptr<heuristics::Policy>> load_library(const std::string& path, const std::string& argument,
+                                                         std::uint64_t seed) {
+  const auto text = LibraryText::open(path, argument, seed);
+  if (!text.ok()) return text.error();
+  return std::unique_ptr<heuristics::Policy>(std::make_unique<Library>((*text)->api_, argument, seed));
 }
 
 }  // namespace elastictrain::policy

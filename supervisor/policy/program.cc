@@ -78,7 +78,7 @@ void Program::ask(std::string view) {
 }
 
 void Program::close() {
-  handlers_ = {[](heuristics::Decision) {}, [](const std::string&) {}, std::move(handlers_.on_line)};
+  handlers_ = {[](const std::string&) { return Status(); }, [](const std::string&) {}, std::move(handlers_.on_line)};
   asio::error_code ignored;
   process_->input().close(ignored);
 }
@@ -108,11 +108,10 @@ void Program::take_output(std::size_t count) {
 
 void Program::take_line(const std::string& line) {
   if (!asked_) return fail("wrote a line without a view to answer");
-  auto decision = read_decision(line);
-  if (!decision.ok()) return fail("wrote a line that is not a decision: " + decision.error().message);
   asked_ = false;
   if (!is_ending_) deadline_.cancel();
-  handlers_.decided(std::move(*decision));
+  const Status read = handlers_.answered(line);
+  if (!read.ok()) fail("wrote a line that is not a decision: " + read.error().message);
 }
 
 void Program::read_error() {

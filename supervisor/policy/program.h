@@ -1,5 +1,6 @@
 // Purpose: a policy in any language: a program that reads one view per line and writes one decision per line, as JSON.
-// The supervisor never blocks on it: ask() returns at once, and the answer, or the failure, comes later.
+// Nobody blocks on it: ask() returns at once, and the answer, or the failure, comes later. What views and decisions say
+// is its caller's matter.
 //
 // Ownership: owns the process, which has a session of its own; what is left of it ends with this object. Thread: the
 // io_context's. Errors: a program that is too slow, exits, writes a line that is not a decision, writes too much or
@@ -15,7 +16,6 @@
 #include <string>
 #include <vector>
 
-#include "heuristics/policy/decision.h"
 #include "launcher/process/process.h"
 #include "supervisor/policy/outside.h"
 #include "supervisor/protocol/result.h"
@@ -25,7 +25,8 @@ namespace elastictrain::policy {
 class Program {
  public:
   struct Handlers {
-    std::function<void(heuristics::Decision)> decided;
+    // Its answer; an error says why the line is no decision.
+    std::function<Status(const std::string& line)> answered;
     std::function<void(const std::string& why)> failed;
     std::function<void(const std::string& line)> on_line;  // a line of its standard error; excess lines are counted
   };

@@ -37,8 +37,14 @@ Status Replay::start(const RunnerSettings& settings) {
     *relayed_ = std::move(decision);
     has_answer_ = true;
   };
+  const auto answered = [answer](const std::string& line) -> Status {
+    auto decision = read_decision(line);
+    if (!decision.ok()) return decision.error();
+    answer(std::move(*decision));
+    return {};
+  };
   const auto failed = [answer](const std::string& why) { answer(failed_decision("the program " + why)); };
-  auto program = Program::start(io_, settings.outside, {answer, failed, [](const std::string&) {}});
+  auto program = Program::start(io_, settings.outside, {answered, failed, [](const std::string&) {}});
   if (!program.ok()) return program.error();
   program_ = std::move(*program);
   return {};

@@ -108,9 +108,14 @@ Status Runner::open(asio::io_context& io, Handlers handlers) {
   policy_ = make_policy(settings_, relay(relayed_));
   state_ = policy_->initial_state();
   answered_ = std::move(handlers.answered);
-  const auto decided = [this](heuristics::Decision decision) { answer(std::move(decision)); };
+  const auto answered = [this](const std::string& line) -> Status {
+    auto decision = read_decision(line);
+    if (!decision.ok()) return decision.error();
+    answer(std::move(*decision));
+    return {};
+  };
   const auto failed = [this](const std::string& why) { answer(failed_decision("the program " + why)); };
-  auto program = Program::start(io, outside, {decided, failed, std::move(handlers.on_line)});
+  auto program = Program::start(io, outside, {answered, failed, std::move(handlers.on_line)});
   if (!program.ok()) return program.error();
   program_ = std::move(*program);
   return {};
