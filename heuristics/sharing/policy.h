@@ -52,6 +52,7 @@ struct PolicySpec {
   // It is made for jobs that choose their batch at each size: their curves are goodput, which a live run does not
   // report.
   bool adapts_batch = false;
+  bool outside = false;  // a program or library of the user
 };
 
 // All policies, in the order in which they are listed.

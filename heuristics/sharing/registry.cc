@@ -26,6 +26,8 @@ const char* name(Why why) {
       return "packing_kept";
     case Why::kUndone:
       return "packing_undone";
+    case Why::kSaid:
+      return "own_reason";
   }
   return "";
 }

@@ -55,6 +55,11 @@ struct EndedJob {
   const Curve* curve = nullptr;
 };
 
+struct Host {
+  std::string name;
+  std::uint32_t slots = 0;  // that jobs may have
+};
+
 struct View {
   double now_s = 0;
   std::uint32_t slots = 0;
@@ -62,6 +67,9 @@ struct View {
   double memory_bytes = 0;    // 0: not counted
   std::vector<JobView> jobs;  // by arrival; ties between jobs go to the earlier place
   std::vector<EndedJob> ended;
+  // For policies from outside.
+  std::int32_t priority = 0;  // of these jobs; others are decided on apart
+  std::vector<Host> hosts;    // empty: the slots are one pool
 };
 
 enum class Why : std::uint8_t {
@@ -75,6 +83,7 @@ enum class Why : std::uint8_t {
   kTried,   // it shares slots, and that is being measured; number: both speeds relative to those alone, 0: none yet
   kKept,    // the same, and it pays; number: as kTried
   kUndone,  // it shared slots, and that did not pay; number: as kTried
+  kSaid,    // as a policy from outside says: Decision::reasons
 };
 
 const char* name(Why why);
@@ -91,6 +100,9 @@ struct Decision {
   std::vector<Grant>
       grants;  // one per job of the view, in its order; the sum of those beside nobody is at most View::slots
   double again_s = kNever;  // decide again at this time even if nothing happens before
+  // Of a policy from outside: one per job; and why it gave no decision, if this is none.
+  std::vector<std::string> reasons;
+  std::string problem;
 };
 
 }  // namespace elastictrain::heuristics::sharing

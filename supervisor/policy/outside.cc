@@ -98,6 +98,25 @@ Result<heuristics::Decision> read_decision(std::string_view text) {
   return decision;
 }
 
+std::string one_line(std::string text) {
+  shorten(text, kMaxTextBytes);
+  std::replace_if(
+      text.begin(), text.end(), [](unsigned char byte) { return byte < 0x20 || byte == 0x7f; }, ' ');
+  return text;
+}
+
+std::string short_name(const Outside& outside) {
+  const auto file_name = [](const std::string& path) { return std::filesystem::path(path).filename().string(); };
+  if (!outside.library.empty()) return file_name(outside.library);
+  const auto is_path = [](const std::string& word) { return word.find('/') != std::string::npos; };
+  const auto& words = outside.program;
+  if (words.size() < 2 || words[1].starts_with("-")) return words.empty() ? "" : file_name(words[0]);
+  const std::string extension = std::filesystem::path(words[1]).extension().string();
+  const bool has_extension = extension.size() > 1 && std::isalpha(static_cast<unsigned char>(extension[1])) != 0;
+  const bool is_script = has_extension || (is_path(words[1]) && !is_path(words[0]));
+  return file_name(words[is_script ? 1 : 0]);
+}
+
 heuristics::Decision failed_decision(const std::string& why) {
   heuristics::JobDecision keep;
   keep.reason = {kPolicyFailed, why + "; the size stays", {}};

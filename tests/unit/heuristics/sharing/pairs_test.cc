@@ -48,12 +48,6 @@ class OneSlot {
   Decision decision_;
 };
 
-std::vector<double> slots_of(const Decision& decision) {
-  std::vector<double> slots;
-  for (const Grant& grant : decision.grants) slots.push_back(grant.slots);
-  return slots;
-}
-
 using Slots = std::vector<double>;
 
 TEST_CASE("a pair that does 1.5 of one alone is kept after three looks, and nobody waits") {

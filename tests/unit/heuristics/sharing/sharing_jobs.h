@@ -54,14 +54,18 @@ inline View view_of(const cluster::Trace& trace, std::uint32_t slots) {
   return view;
 }
 
+inline std::vector<double> slots_of(const Decision& decision) {
+  std::vector<double> slots;
+  for (const Grant& grant : decision.grants) slots.push_back(grant.slots);
+  return slots;
+}
+
 inline std::vector<double> slots_by(const SharingPolicy& policy, const View& view) {
   Decision decision;
   decision.grants.resize(view.jobs.size());
   Rng rng(1);
   policy.decide(view, *policy.initial_state(), rng, decision);
-  std::vector<double> slots;
-  for (const Grant& grant : decision.grants) slots.push_back(grant.slots);
-  return slots;
+  return slots_of(decision);
 }
 
 inline cluster::Outcome outcome_of(const cluster::Trace& trace, const std::string& policy, cluster::Options options) {
