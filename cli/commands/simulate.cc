@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <fstream>
 #include <iostream>
+#include <list>
 #include <memory>
 #include <optional>
 #include <set>
@@ -19,6 +20,7 @@
 #include "cli/output/simulation_report.h"
 #include "cli/output/style.h"
 #include "cli/traces/traces.h"
+#include "supervisor/policy/sharing_outside.h"
 
 namespace elastictrain::cli {
 namespace {
@@ -30,6 +32,7 @@ using heuristics::sharing::PolicySpec;
 constexpr const char* kSimulate = "simulate";
 constexpr double kLoadStep = 8;  // GPUs
 constexpr std::uint64_t kMaxGpus = 1'000'000;
+constexpr std::uint64_t kAnswer_ms = 60'000;  // of a policy from outside: nobody's slots wait for it here
 constexpr const char* kSimulateDetails = R"(
 A trace is known by its header (--format otherwise); .gz and .tar.gz are read as they are. Throughput curves: curves.csv
 beside a normalised trace, or --curves: such a file, a directory of tables MODEL.csv, or Gavel's JSON. Jobs of a trace
@@ -39,6 +42,11 @@ again: arrivals, samples, sizes and measured throughputs, under any policy.
   elastictrain simulate jobs/ --policy srtf,tiresias-l --gpus 64
   elastictrain simulate philly.csv --vc 0e4a51,6c71a0 --curves throughputs_A100 --load 0.9 --csv
   elastictrain simulate ~/.local/state/elastictrain/clusters/lab --policy afs-l,srtf --gpus 16 --cost swap:1
+
+A --policy with a / or a space in it is a program of your own with its arguments, or a library (.so) with its argument,
+as for a cluster (supervisor/policy/SHARING.md). It has a minute for each decision.
+
+  elastictrain simulate jobs/ --policy max-min,"python3 scripts/policies/sharing.py" --gpus 64
 
 Costs of a change: none; swap[:S] new slots count S (10) seconds later and nobody waits; restart[:S] the job makes no
 progress for S (30) seconds; muri as in that paper's simulator.
@@ -52,6 +60,7 @@ struct SimulateFlags {
   TraceOptions trace;
   std::string policy_list;
   std::vector<const PolicySpec*> policies;  // those of policy_list
+  std::list<PolicySpec> own_policies;       // of these, the user's programs and libraries
   std::string gpus_list;
   std::vector<std::uint32_t> gpus;  // those of gpus_list, or of the hosts
   double load = 0;
@@ -70,7 +79,29 @@ struct SimulateFlags {
 
 // --- Reading the flags
 
+// "python3 ./fair.py 0.5": a program; "./fair.so 0.5": a library and its argument.
+policy::Outside outside_of(const std::string& text) {
+  policy::Outside outside;
+  outside.timeout_ms = kAnswer_ms;
+  outside.program = split(text, ' ');
+  if (outside.program.front().ends_with(".so")) {
+    outside.library = outside.program.front();
+    outside.program.erase(outside.program.begin());
+    outside.argument = join(std::exchange(outside.program, {}), " ");
+  }
+  return outside;
+}
+
+Status add_own_policy(SimulateFlags& flags, const std::string& text) {
+  const policy::Outside outside = outside_of(text);
+  if (Status usable = policy::check_outside(outside, flags.seed); !usable.ok()) return usable;
+  flags.own_policies.push_back(policy::outside_spec(outside, flags.seed));
+  flags.policies.push_back(&flags.own_policies.back());
+  return {};
+}
+
 Status add_policy(SimulateFlags& flags, const std::string& name) {
+  if (name.find_first_of("/ ") != std::string::npos) return add_own_policy(flags, name);
   const PolicySpec* const found = heuristics::sharing::find_sharing_policy(name);
   if (found != nullptr) {
     flags.policies.push_back(found);
@@ -301,7 +332,9 @@ Status write_jobs(const std::vector<SimulatedRun>& runs, const std::string& dire
 
 Status show_runs(const std::vector<SimulatedRun>& runs, const SimulateFlags& flags) {
   for (const SimulatedRun& run : runs) {
-    if (!run.outcome.problem.empty()) return Error{ErrorCode::kInternal, run.trace->name + ": " + run.outcome.problem};
+    if (run.outcome.problem.empty()) continue;
+    const ErrorCode code = run.policy->outside ? ErrorCode::kInvalid : ErrorCode::kInternal;
+    return Error{code, run.trace->name + ": " + run.outcome.problem};
   }
   if (!flags.jobs_directory.empty()) {
     if (const Status good = write_jobs(runs, flags.jobs_directory); !good.ok()) return good;
@@ -342,7 +375,7 @@ std::vector<Argument> simulate_arguments(const std::shared_ptr<SimulateFlags>& f
   using Text = const std::string&;
   return {
       words("files", "FILE…", "traces, archives of traces, or directories with jobs.csv", flags->files),
-      value("--policy", "A,B…", "sharing policies", flags->policy_list),
+      value("--policy", "A,B…", "sharing policies, or programs and libraries of your own", flags->policy_list),
       value("--gpus", "N,…", "sizes of the cluster", flags->gpus_list),
       value("--load", "X", "the least multiple of 8 GPUs with an offered load of at most X",
             [flags](Text text) { return use_positive("--load", text, flags->load); })

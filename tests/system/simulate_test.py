@@ -155,6 +155,34 @@ class Simulate(Case):
         self.assertEqual(many.returncode, 0, many.stderr)
         self.assertEqual(without_time(one.stdout), without_time(many.stdout))
 
+    def test_a_program_that_decides_as_max_min_gives_the_same_table(self):
+        program = "python3 " + os.path.join(os.path.dirname(os.path.dirname(DATA)), "scripts", "policies", "sharing.py")
+        jobs = self.write("jobs.csv", "job_id,arrival_s,work_iterations,requested_gpus,curve\n" + "".join(
+            f"j{i},{7 * i},{300 + 41 * i % 500},2,{'ab'[i % 2]}\n" for i in range(30)))
+        self.write("curves.csv", "curve,gpus,iterations_per_s\n" + "".join(
+            f"{name},{gpus},{gpus ** power}\n" for name, power in (("a", 0.9), ("b", 0.5)) for gpus in (1, 2, 4)))
+        for cluster in (("--gpus", "7"), ("--hosts", "3x3", "--cost", "swap")):
+            results = self.results(jobs, "--policy", "max-min," + program, *cluster)
+            for row in results.values():
+                del row["policy"], row["wall_s"]
+            self.assertEqual(results["sharing.py"], results["max-min"])
+
+    def test_a_program_that_does_not_decide_ends_the_simulation_with_78(self):
+        jobs = self.write("jobs.csv", "job_id,arrival_s,work_iterations,requested_gpus,curve\na,0,10,1,c\n")
+        self.write("curves.csv", "curve,gpus,iterations_per_s\nc,1,1\nc,2,2\n")
+        for text, part in (("read a; echo rubbish; read b", "the policy p.sh: the program wrote a line that is not a decision"),
+                           ("read a; echo '{\"jobs\":[{\"id\":0,\"slots\":9}]}'; read b", "job 0 is given 9 slots, and there are 2"),
+                           ("read a; echo '{\"jobs\":[]}'; read b", "the policy p.sh leaves 1 jobs waiting for ever"),
+                           ("exit 3", "the program ended with exit status 3")):
+            program = self.write("p.sh", text + "\n")
+            done = simulate(jobs, "--policy", "sh " + program, "--gpus", "2")
+            self.assertEqual(done.returncode, 78, done.stderr)
+            self.assertIn(part, done.stderr)
+        for name, part in (("/no/such/program", "there is no executable program"), ("/no/such.so", "there is no such file")):
+            done = simulate(jobs, "--policy", name, "--gpus", "2")
+            self.assertEqual(done.returncode, 78)
+            self.assertIn(part, done.stderr)
+
     def test_archives_are_read_as_they_are(self):
         with open(MURI, "rb") as file:
             text = file.read()

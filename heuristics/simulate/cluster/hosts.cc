@@ -31,6 +31,14 @@ std::uint32_t Hosts::slots() const {
   return static_cast<std::uint32_t>(up) * options_.slots;
 }
 
+std::vector<sharing::Host> Hosts::up() const {
+  std::vector<sharing::Host> up;
+  for (std::size_t number = 0; number < hosts_.size(); ++number) {
+    if (hosts_[number].is_up) up.push_back({"h" + std::to_string(number), options_.slots});
+  }
+  return up;
+}
+
 double Hosts::next_event_s() const {
   double next_s = kNeverChanges;
   for (const Host& host : hosts_) next_s = std::min(next_s, host.next_s);

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "heuristics/placement/placement.h"
+#include "heuristics/sharing/view.h"
 
 namespace elastictrain::heuristics::cluster {
 
@@ -37,6 +38,7 @@ class Hosts {
   Hosts(const HostOptions& options, std::uint64_t seed);
 
   std::uint32_t slots() const;  // of the hosts that are up
+  std::vector<sharing::Host> up() const;
   double next_event_s() const;
   // Hosts that fail or are back by then. Returns the slots that jobs lose.
   std::vector<Wanted> pass(double now_s);

@@ -197,7 +197,12 @@ class Simulation {
     bring_up_to_date();
     decision_.grants.assign(view_.jobs.size(), {});
     decision_.again_s = kNever;
+    if (hosts_ && spec_.outside) view_.hosts = hosts_->up();
     if (view_.slots > 0) policy_->decide(view_, *state_, rng_, decision_);
+    if (!decision_.problem.empty()) {
+      outcome_.problem = "the policy " + spec_.name + ": " + decision_.problem;
+      return;
+    }
     ++outcome_.decisions;
     again_s_ = decision_.again_s;
     if (trace_.bounded) bound();
