@@ -19,7 +19,7 @@ ARROWS = {
     "supervisor/core": ["supervisor/protocol", "heuristics"],
     "supervisor/transport": ["supervisor/protocol"],
     "supervisor/cluster/core": ["supervisor/protocol", "heuristics"],
-    "supervisor/cluster": ["supervisor/control", "supervisor/core", "supervisor/protocol", "heuristics",
+    "supervisor/cluster": ["supervisor/control", "supervisor/core", "supervisor/policy", "supervisor/protocol", "heuristics",
                            "launcher/host_source.h", "launcher/process"],
     "supervisor/control": ["supervisor/core", "supervisor/protocol"],
     "supervisor/policy": ["supervisor/core", "supervisor/protocol", "heuristics", "launcher/process", "elastictrain"],

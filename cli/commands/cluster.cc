@@ -75,6 +75,10 @@ jobs::Limits limits_of(const ClusterFile& file, const jobs::Owner& owner) {
   return limits;
 }
 
+policy::Outside outside_of(const ClusterFile& file) {
+  return {file.outside.library, file.outside.argument, file.outside.program, file.outside.timeout_ms};
+}
+
 cluster::ClusterOptions options_of(const ClusterFile& file, const std::string& directory) {
   cluster::ClusterOptions options;
   options.name = file.name;
@@ -85,7 +89,9 @@ cluster::ClusterOptions options_of(const ClusterFile& file, const std::string& d
   options.journal_max_bytes = file.journal_max_bytes;
   jobs::Settings& settings = options.settings;
   settings.version = launcher::build_id();
-  settings.policy = file.policy;
+  options.policy = outside_of(file);
+  settings.outside = file.outside.any();
+  settings.policy = settings.outside ? policy::short_name(options.policy) : file.policy;
   settings.slice_s = static_cast<double>(file.slice_ms) / 1000;
   settings.suspended_per_slot = static_cast<std::uint32_t>(file.suspended_per_slot);
   settings.packing = file.packing;
@@ -113,6 +119,10 @@ int run_cluster(const std::string& path) {
   if (!directory.ok()) return fail_cluster(directory.error().message, kExitConfig);
   asio::io_context io{1};
   cluster::ClusterOptions options = options_of(file, *directory);
+  const std::string policy_name = options.settings.policy;
+  if (const Status usable = policy::check_outside(options.policy, options.settings.seed); !usable.ok()) {
+    return fail_cluster(path + ": " + usable.error().message, kExitConfig);
+  }
   auto hosts = hosts_of_cluster(io, file, options.say);
   if (!hosts.ok()) return fail_cluster(path + ": " + hosts.error().message, kExitConfig);
   const std::string config_directory = std::filesystem::absolute(path).parent_path().string();
@@ -123,7 +133,7 @@ int run_cluster(const std::string& path) {
     const bool taken = opened.error().code == ErrorCode::kUnavailable;
     return fail_cluster(opened.error().message, taken ? kExitUnavailable : kExitCannotCreate);
   }
-  std::cerr << "elastictrain cluster: " << file.name << " shares its hosts by " << file.policy << " in " << *directory
+  std::cerr << "elastictrain cluster: " << file.name << " shares its hosts by " << policy_name << " in " << *directory
             << "; give it jobs: elastictrain submit" << std::endl;
   asio::signal_set signals(io, SIGINT, SIGTERM);
   signals.async_wait([&](asio::error_code, int) {

@@ -164,13 +164,18 @@ std::string helpers_text(const nlohmann::json& helpers) {
 std::string shared_text(std::string_view line, bool json) {
   const std::string event(event_name(line));
   const bool is_move = event == "moving" || event == "move_ended";
-  if (event != "decided" && event != "helpers" && !is_move) return "";
+  const bool is_question = event == "policy_asked";
+  if (event != "decided" && event != "helpers" && !is_question && !is_move) return "";
   if (json) return std::string(line) + "\n";
   const nlohmann::json decided = parse_json(line);
   const auto time = decided.find("t");
   std::string text = time != decided.end() && time->is_number() ? clock_text(time->get<double>()) : "";
   if (is_move) return text + move_text(event, decided);
   if (event == "helpers") return text + helpers_text(decided);
+  if (is_question) {
+    // What it has answered without a problem is the next decision.
+    return decided.contains("problem") ? text + "the policy does not work: " + field_of(decided, "problem") + "\n" : "";
+  }
   text += field_of(decided, "trigger") + ": " + field_of(decided, "slots") + " slots for " + field_of(decided, "jobs") +
           " jobs, " + field_of(decided, "waiting") + " wait (" + field_of(decided, "policy") + ")\n";
   const auto shares = decided.find("shares");

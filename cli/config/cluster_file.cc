@@ -99,7 +99,10 @@ class ClusterReader {
     const std::vector<std::string> sections = {"hosts", "limits", "job"};
     for (const auto& [key, node] : table) {
       const std::string name(key.str());
-      if (name == "hosts" && node.is_table()) {
+      if (name == "policy" && node.is_table()) {
+        policy_at_ = node.source();
+        read_table(*node.as_table(), "policy", policy_keys());
+      } else if (name == "hosts" && node.is_table()) {
         read_table(*node.as_table(), "hosts", host_keys());
       } else if (name == "limits" && node.is_table()) {
         read_limits(*node.as_table());
@@ -113,7 +116,11 @@ class ClusterReader {
 
   void finish() {
     if (result_.name.empty()) complain("name is missing: a cluster needs a name, or a directory and a name");
-    if (!decides_live(result_.policy)) {
+    if (result_.outside.any()) {
+      complain_about_outside();
+    } else if (!result_.outside.argument.empty()) {
+      complain(policy_at_, "policy.argument needs policy.library");
+    } else if (!decides_live(result_.policy)) {
       complain_policy();
     } else if (result_.packing && !heuristics::sharing::find_sharing_policy(result_.policy)->packs) {
       complain("packing = true needs a policy that packs two jobs into a slot: policy = \"gandiva\"");
@@ -160,14 +167,34 @@ class ClusterReader {
                       to.everyone = value->get() == "everyone";
                       return true;
                     }});
-    keys[2].take = [this](const toml::node& node) {
-      const auto* value = node.as_string();
-      if (value == nullptr) return false;
-      result_.policy = value->get();
-      policy_at_ = node.source();
-      return true;
-    };
+    keys[2] = policy_name_key("policy");
     return keys;
+  }
+
+  TableKey policy_name_key(const char* name) {
+    return {name, "a text", [this](const toml::node& node) {
+              const auto* value = node.as_string();
+              if (value == nullptr) return false;
+              result_.policy = value->get();
+              policy_at_ = node.source();
+              is_policy_named_ = true;
+              return true;
+            }};
+  }
+
+  TableKeys policy_keys() {
+    OutsidePolicyOfFile& outside = result_.outside;
+    return {policy_name_key("name"), text_key("library", outside.library), text_key("argument", outside.argument),
+            list_key("program", outside.program), whole_key("timeout_ms", 1, kMaxMs, outside.timeout_ms)};
+  }
+
+  void complain_about_outside() {
+    const OutsidePolicyOfFile& outside = result_.outside;
+    const int given = (outside.library.empty() ? 0 : 1) + (outside.program.empty() ? 0 : 1) + (is_policy_named_ ? 1 : 0);
+    if (given > 1) complain(policy_at_, "give one of policy.name, policy.library and policy.program");
+    if (!outside.argument.empty() && outside.library.empty()) {
+      complain(policy_at_, "policy.argument needs policy.library");
+    }
   }
 
   TableKeys host_keys() {
@@ -295,6 +322,7 @@ class ClusterReader {
   ClusterFile result_;
   ClusterFileError error_;
   toml::source_region policy_at_;
+  bool is_policy_named_ = false;
 };
 
 }  // namespace

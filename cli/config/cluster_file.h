@@ -40,11 +40,21 @@ struct GrowthOfFile {
   std::uint64_t alive_interval_ms = 10'000;
 };
 
+// A policy that is the user's: at most one of library and program is set.
+struct OutsidePolicyOfFile {
+  std::string library, argument;
+  std::vector<std::string> program;
+  std::uint64_t timeout_ms = 1000;
+
+  bool any() const { return !library.empty() || !program.empty(); }
+};
+
 struct ClusterFile {
   std::string name;
   std::string directory;  // empty: <state>/clusters/NAME
   bool everyone = false;
   std::string policy = "afs-p";
+  OutsidePolicyOfFile outside;  // decides in its place
   std::uint64_t slice_ms = 0;
   std::uint64_t suspended_per_slot = 0;
   bool packing = false;

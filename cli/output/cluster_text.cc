@@ -80,6 +80,10 @@ std::string render_head(const nlohmann::json& cluster) {
   std::string text = "cluster " + cluster.value("name", "") + ": policy " + cluster.value("policy", "") + ", " +
                      std::to_string(cluster.value("leased", 0)) + " of " + std::to_string(cluster.value("slots", 0)) +
                      " slots leased, " + std::to_string(cluster["waiting"].size()) + " jobs wait\n";
+  const std::string problem = cluster.value("policy_problem", "");
+  if (!problem.empty()) {
+    text += "its policy does not work: " + problem + "; " + cluster.value("decides", "") + " decides in its place\n";
+  }
   if (cluster.contains("helpers")) text += render_helpers(cluster["helpers"]);
   if (cluster.value("resuming", false)) text += "it was started again and waits for its runs; nothing is decided yet\n";
   if (cluster.value("journal_fails", false)) text += "its journal cannot be written; it takes no jobs\n";

@@ -8,12 +8,15 @@
 #include <asio/post.hpp>
 
 #include "supervisor/cluster/cluster_requests.h"
+#include "supervisor/policy/sharing_json.h"
+#include "supervisor/protocol/json_text.h"
 
 namespace elastictrain::cluster {
 namespace {
 
 constexpr double kSoonest_s = 0.005;
 constexpr double kLatest_s = 3600;
+constexpr std::size_t kMaxJournalledBytes = 256 << 10;  // of a view or an answer of a policy from outside
 
 double unix_now_s() {
   return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
@@ -56,6 +59,7 @@ Status ClusterProcess::open() {
   journal_most_bytes_ = options_.journal_max_bytes;
   up_before_s_ = journal_->last_up_s();
   start_ = std::chrono::steady_clock::now();
+  if (Status opened = open_policy(); !opened.ok()) return opened;
   starter_ = std::make_unique<RunStarter>(io_, place_->directory(), [this](const auto& ended) { give(ended); });
   ClusterServer::Handlers handlers;
   handlers.line = [this](auto connection, const Peer& peer, const std::string& line) {
@@ -69,6 +73,17 @@ Status ClusterProcess::open() {
   server_ = std::move(*server);
   source_ = make_hosts_(growth_inputs());
   poll_hosts();
+  return {};
+}
+
+Status ClusterProcess::open_policy() {
+  if (!options_.settings.outside) return {};
+  policy::OutsideSharing::Handlers handlers;
+  handlers.answered = [this](auto answer) { take_answer(std::move(answer)); };
+  handlers.on_line = [this](const std::string& line) { options_.say("policy: " + line); };
+  auto opened = policy::OutsideSharing::open(io_, options_.policy, options_.settings.seed, std::move(handlers));
+  if (!opened.ok()) return opened.error();
+  policy_ = std::move(*opened);
   return {};
 }
 
@@ -88,6 +103,7 @@ void ClusterProcess::stop() {
   *alive_ = false;
   wake_.cancel();
   poll_.cancel();
+  policy_.reset();
   source_.reset();
   server_.reset();
   starter_.reset();
@@ -212,6 +228,23 @@ void ClusterProcess::act(const jobs::Probe& probe) {
 
 void ClusterProcess::act(const jobs::Tell& tell) {
   options_.say(tell.text);
+}
+
+void ClusterProcess::act(const jobs::AskPolicy& ask) {
+  question_ = ask.question;
+  view_ = policy::to_json(ask.asked->view);
+  policy_->ask({ask.asked, &ask.asked->view}, view_);
+}
+
+void ClusterProcess::take_answer(policy::OutsideSharing::Answer answer) {
+  const auto fitting = [](std::string text) { return text.size() > kMaxJournalledBytes ? std::string() : text; };
+  jobs::PolicyAnswered event;
+  event.question = std::exchange(question_, 0);
+  event.decision = std::move(answer.decision);
+  event.is_last = answer.is_last;
+  event.view = fitting(std::exchange(view_, {}));
+  event.answer = fitting(std::move(answer.text));
+  give(event);
 }
 
 // --- Lines

@@ -21,6 +21,7 @@
 #include "supervisor/cluster/core/cluster.h"
 #include "supervisor/cluster/lease_protocol.h"
 #include "supervisor/cluster/run_starter.h"
+#include "supervisor/policy/sharing_outside.h"
 #include "supervisor/protocol/result.h"
 
 namespace elastictrain::cluster {
@@ -31,6 +32,7 @@ struct ClusterOptions {
   bool everyone = false;                        // other users may use it
   std::uint64_t journal_max_bytes = 64u << 20;  // above which the journal is shortened
   jobs::Settings settings;
+  policy::Outside policy;  // decides if settings.outside
   std::function<void(const std::string&)> say;
   std::function<jobs::Probed(const jobs::Job&)> probe;  // what has become of a run whose connection was lost
   std::function<void(const jobs::Cluster&)> begun;      // hosts and jobs are known, requests are answered; may be empty
@@ -75,7 +77,10 @@ class ClusterProcess {
   void act(const jobs::SignalRun& signal);
   void act(const jobs::Probe& probe);
   void act(const jobs::Tell& tell);
+  void act(const jobs::AskPolicy& ask);
 
+  Status open_policy();
+  void take_answer(policy::OutsideSharing::Answer answer);
   void take_line(std::uint64_t connection, const Peer& peer, const std::string& line);
   void take_request(std::uint64_t connection, const Peer& peer, const std::string& line);
   void take_message(std::uint64_t connection, const Peer& peer, const std::string& line);
@@ -97,6 +102,9 @@ class ClusterProcess {
   std::unique_ptr<ClusterServer> server_;
   std::unique_ptr<RunStarter> starter_;
   std::unique_ptr<launcher::HostSource> source_;
+  std::unique_ptr<policy::OutsideSharing> policy_;
+  std::uint64_t question_ = 0;  // that it has not answered; 0: none
+  std::string view_;            // of that question
   std::set<std::uint64_t> runs_;  // connections of runs
   asio::steady_timer wake_;
   asio::steady_timer poll_;

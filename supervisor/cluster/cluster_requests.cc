@@ -212,6 +212,10 @@ std::string queue_answer(const jobs::Cluster& cluster, const ClusterFacts& facts
   Object out;
   out["name"] = facts.name;
   out["policy"] = cluster.settings().policy;
+  if (!cluster.policy_problem().empty()) {
+    out["policy_problem"] = cluster.policy_problem();
+    out["decides"] = jobs::kStandIn;
+  }
   out["slots"] = cluster.slots();
   std::size_t leased = 0;
   out["resuming"] = cluster.resuming();

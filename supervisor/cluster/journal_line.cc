@@ -73,6 +73,14 @@ Record slots_json(const jobs::Slots& slots, const Hosts& hosts) {
   return list;
 }
 
+constexpr int kMaxPolicyDepth = 10;  // of what a program says, which need not make sense
+
+// What is no JSON stays a text.
+Record text_or_json(const std::string& text) {
+  Record value = parse_ordered_json(text, kMaxPolicyDepth);
+  return value.is_discarded() ? Record(text) : value;
+}
+
 struct Encode {
   Record& out;
   const Hosts& hosts;
@@ -137,6 +145,13 @@ struct Encode {
           Record{{"job", share.job}, {"before", share.before}, {"after", share.after}, {"why", share.why}});
       if (share.beside != 0) one_share["beside"] = share.beside;
     }
+  }
+  void operator()(const record::PolicyAsked& one) const {
+    event("policy_asked");
+    out["priority"] = one.priority;
+    if (!one.view.empty()) out["view"] = text_or_json(one.view);
+    if (!one.answer.empty()) out["answer"] = text_or_json(one.answer);
+    if (!one.problem.empty()) out["problem"] = one.problem;
   }
   void operator()(const record::Leased& one) const {
     event("leased", one.job);
@@ -273,6 +288,17 @@ record::Decided decided_from(const nlohmann::json& in) {
   return one;
 }
 
+std::string text_in(const nlohmann::json& in, const char* name) {
+  const auto found = in.find(name);
+  if (found == in.end()) return "";
+  return found->is_string() ? found->get<std::string>() : json_text(*found);
+}
+
+record::PolicyAsked asked_from(const nlohmann::json& in) {
+  return {whole<std::int32_t>(in.at("priority")), text_in(in, "view"), text_in(in, "answer"),
+          in.value("problem", std::string())};
+}
+
 Hosts hosts_from(const nlohmann::json& list) {
   Hosts hosts;
   for (const auto& host : list) {
@@ -360,6 +386,7 @@ std::optional<jobs::Record> record_from(const nlohmann::json& in, const Hosts& h
   if (event == "hosts") return record::Hosts{hosts_from(in.at("hosts"))};
   if (event == "helpers") return helpers_from(in);
   if (event == "decided") return decided_from(in);
+  if (event == "policy_asked") return asked_from(in);
   return record_of_job(event, in, hosts);
 }
 

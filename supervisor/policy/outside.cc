@@ -10,13 +10,13 @@
 #include <utility>
 
 #include "supervisor/policy/library.h"
+#include "supervisor/policy/reason_text.h"
 #include "supervisor/policy/view_json.h"
 
 namespace elastictrain::policy {
 namespace {
 
 constexpr std::size_t kMaxCodeBytes = 64;
-constexpr std::size_t kMaxTextBytes = 1000;
 constexpr std::size_t kMaxNumbers = 64;
 constexpr std::string_view kOurFields[] = {"seq",  "t",      "up",      "event",   "policy",
                                            "code", "reason", "workers", "replace", "because"};
@@ -42,18 +42,10 @@ Status check_program(const std::string& name) {
   }
 }
 
-// Not in the middle of a character.
-void shorten(std::string& text, std::size_t max) {
-  if (text.size() <= max) return;
-  while (max > 0 && (static_cast<unsigned char>(text[max]) & 0xc0) == 0x80) --max;
-  text.resize(max);
-  text += "…";
-}
-
 // Its numbers are stored in the journal's record next to our own fields.
 void make_fit(heuristics::Reason& reason) {
   shorten(reason.code, kMaxCodeBytes);
-  shorten(reason.text, kMaxTextBytes);
+  shorten(reason.text, kMaxReasonBytes);
   if (reason.numbers.size() > kMaxNumbers) reason.numbers.resize(kMaxNumbers);
   for (auto& [name, value] : reason.numbers) {
     shorten(name, kMaxCodeBytes);
@@ -96,13 +88,6 @@ Result<heuristics::Decision> read_decision(std::string_view text) {
   make_fit(job.reason);
   for (auto& replacement : job.replacements) make_fit(replacement.reason);
   return decision;
-}
-
-std::string one_line(std::string text) {
-  shorten(text, kMaxTextBytes);
-  std::replace_if(
-      text.begin(), text.end(), [](unsigned char byte) { return byte < 0x20 || byte == 0x7f; }, ' ');
-  return text;
 }
 
 std::string short_name(const Outside& outside) {

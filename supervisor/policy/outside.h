@@ -26,9 +26,6 @@ struct Outside {
 // One decision about one job; a missing reason is reported as missing. kInvalid with what is wrong.
 Result<heuristics::Decision> read_decision(std::string_view text);
 
-// Not too long for a journal, and without characters that a terminal would obey.
-std::string one_line(std::string text);
-
 // The name for people of a program or a shared object: that of its file, without an interpreter before it.
 std::string short_name(const Outside& outside);
 

@@ -4,7 +4,7 @@
 #include <stdexcept>
 
 #include "heuristics/sharing/answer.h"
-#include "supervisor/policy/outside.h"
+#include "supervisor/policy/reason_text.h"
 #include "supervisor/protocol/json_text.h"
 
 namespace elastictrain::policy {

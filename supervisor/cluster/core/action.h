@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <variant>
 #include <vector>
@@ -70,9 +71,14 @@ struct Tell {
   std::string text;
   bool warning = false;
 };
+// Asks the policy from outside. A PolicyAnswered of this question follows, in any case.
+struct AskPolicy {
+  std::uint64_t question = 0;
+  std::shared_ptr<const PolicyQuestion> asked;
+};
 
 using Action =
-    std::variant<Write, Answer, Welcome, Refuse, SendLease, SendPlace, SendEnd, StartRun, SignalRun, Probe, Tell>;
+    std::variant<Write, Answer, Welcome, Refuse, SendLease, SendPlace, SendEnd, StartRun, SignalRun, Probe, Tell, AskPolicy>;
 using Actions = std::vector<Action>;
 
 }  // namespace elastictrain::jobs

@@ -31,7 +31,7 @@ const char* name_of(Phase phase) {
 
 Cluster::Cluster(Settings settings)
     : settings_(std::move(settings)),
-      spec_(sharing::find_sharing_policy(settings_.policy)),
+      spec_(sharing::find_sharing_policy(settings_.outside ? kStandIn : settings_.policy)),
       policy_(spec_->make({settings_.slice_s, settings_.packing})),
       rng_(settings_.seed) {}
 
@@ -66,7 +66,7 @@ Actions Cluster::step(const Event& event, double now_s) {
   actions_.clear();
   std::visit([&](const auto& one) { handle(one, now_s); }, event);
   check_resumed(now_s);
-  if (!resuming_ && now_s >= std::min(decide_s_, again_s_)) decide(now_s);
+  if (!resuming_ && !asked_ && now_s >= std::min(decide_s_, again_s_)) decide(now_s);
   // Nearly all events are reports in which nothing is new.
   if (!std::holds_alternative<Report>(event) || !actions_.empty()) jobs_due_s_.reset();
   if (!jobs_due_s_ || now_s >= *jobs_due_s_) start_due(now_s);
@@ -123,6 +123,7 @@ double Cluster::wake_s(double now_s) {
     jobs_due_s_ = kNever;
     for (const auto& [id, job] : jobs_) jobs_due_s_ = std::min(*jobs_due_s_, due_s(job, now_s));
   }
+  if (asked_) return *jobs_due_s_;
   return std::min(*jobs_due_s_, resuming_ ? resume_until_s_ : std::min(decide_s_, again_s_));
 }
 

@@ -33,7 +33,8 @@ namespace elastictrain::jobs {
 
 struct Settings {
   std::string version;
-  std::string policy = "afs-p";          // known to sharing_policies(), whole slots only
+  std::string policy = "afs-p";          // known to sharing_policies(), whole slots only; or the name of one from outside
+  bool outside = false;                  // it is asked by AskPolicy; kStandIn decides where it does not answer
   double slice_s = 0;                    // of policies with time slices; 0: their own
   double decide_after_s = 0.05;          // what happens within it is decided together
   double recall_timeout_s = 60;          // for a run to give back a slot
@@ -52,6 +53,9 @@ struct Settings {
   std::uint64_t seed = 1;
   std::function<Limits(const Owner&)> limits = [](const Owner&) { return Limits{}; };
 };
+
+// Decides in place of a policy from outside that gives no decision.
+inline constexpr const char* kStandIn = "max-min";
 
 // What the hosts of a cluster are used for, for whoever gets more of them.
 struct SlotDemand {
@@ -100,6 +104,8 @@ class Cluster {
   // Seconds until the job ends if nothing changes; nothing: not known.
   std::optional<double> left_s(const Job& job) const;
   std::uint64_t decisions() const { return decisions_; }
+  // Why the stand-in decides and not the policy from outside; empty: that decides.
+  const std::string& policy_problem() const { return policy_problem_; }
   // Empty: it may be a job of this cluster now. Else why not, and the kind of reason.
   std::string refusal(const Owner& owner, const Limits& limits, const JobSpec& spec, Outcome& outcome) const;
 
@@ -111,9 +117,22 @@ class Cluster {
   // One decision: shares of all jobs, and the slots that they mean. In deciding.cc and placing.cc.
   struct Round;
   void decide(double now_s);
+  void go_on_deciding(double now_s);
   void gather(Round& round, double now_s);
-  void ask_policy(Round& round, double now_s);
-  std::uint32_t ask_for(Round& round, std::size_t first, std::size_t last, std::uint32_t slots, double now_s);
+  bool ask_policy(Round& round, double now_s);
+  bool ask_for(Round& round, std::size_t first, std::size_t last, std::uint32_t& slots, double now_s);
+  void ask_built_in(const heuristics::sharing::View& view, heuristics::sharing::Decision& decision);
+
+  // A policy from outside. In asking.cc.
+  struct Said {
+    std::shared_ptr<const PolicyQuestion> asked;
+    heuristics::sharing::Decision decision;
+  };
+  bool ask_outside(Round& round, std::size_t first, PolicyQuestion& question, heuristics::sharing::Decision& decision);
+  void ask(const Round& round, std::size_t first, PolicyQuestion question);
+  static heuristics::sharing::Decision answered_for(const Said& said, const Round& round, std::size_t first,
+                                                    const heuristics::sharing::View& view);
+
   heuristics::sharing::JobView view_of(const Round& round, std::size_t place) const;
   std::uint32_t most_of(const Job& job, std::uint32_t slots) const;
   void bound(Round& round, double now_s);
@@ -196,6 +215,7 @@ class Cluster {
   void handle(const ProcessEnded& event, double now_s);
   void handle(const Probed& event, double now_s);
   void handle(const Command& event, double now_s);
+  void handle(const PolicyAnswered& event, double now_s);
   void handle(const Tick&, double now_s);
 
   // Orders and submissions.
@@ -255,7 +275,8 @@ class Cluster {
     std::uint32_t requested;
     double slot_s, work;
   };
-  std::vector<Gone> gone_;       // since the last decision
+  std::vector<Gone> gone_;       // since the last decision began
+  std::vector<Gone> gone_before_;  // that the present one is told of
   std::vector<double> lengths_;  // samples of jobs that have ended, ascending
   JobId last_job_ = 0;
   bool resuming_ = false;
@@ -265,7 +286,14 @@ class Cluster {
   bool left_idle_ = false;  // the last decision gave less than there was, because something has to happen before
   std::optional<double> jobs_due_s_;  // the least due_s(); nothing: to be found again
   std::string trigger_;
+  std::string because_;  // the trigger of the present decision
   std::uint64_t decisions_ = 0;
+  // Of the policy from outside.
+  std::uint64_t questions_ = 0;
+  std::shared_ptr<const PolicyQuestion> asked_;  // the question that is not answered yet
+  std::map<std::int32_t, Said> said_;  // in the present decision, by priority
+  bool policy_gone_ = false;
+  std::string policy_problem_;
   Actions actions_;
 };
 

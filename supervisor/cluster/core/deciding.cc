@@ -30,12 +30,15 @@ std::string number_text(double number) {
   return text;
 }
 
-std::string reason_of(const std::string& policy, const sharing::Grant& grant, std::uint32_t share) {
+std::string reason_of(const std::string& policy, const sharing::Grant& grant, const std::string& said,
+                      std::uint32_t share) {
   if (share == 0 && grant.why == sharing::Why::kUndone) {
     return policy + ": packing_undone, " + looks_text(grant);
   }
-  if (share == 0) return policy + ": no slot is free for it now";
-  std::string text = policy + ": " + sharing::name(grant.why);
+  const bool is_said = grant.why == sharing::Why::kSaid;
+  if (share == 0 && (!is_said || grant.slots >= 1)) return policy + ": no slot is free for it now";
+  if (share == 0) return policy + ": " + (said.empty() ? "it is given no slots" : said);
+  std::string text = policy + ": " + (is_said && !said.empty() ? said : sharing::name(grant.why));
   const bool is_packed = grant.beside != sharing::kNoJob;  // packing_text() says its number
   if (grant.number != 0 && !is_packed) text += " " + number_text(grant.number);
   if (share != static_cast<std::uint32_t>(grant.slots)) text += ", within its sizes and limits";
@@ -45,18 +48,25 @@ std::string reason_of(const std::string& policy, const sharing::Grant& grant, st
 }  // namespace
 
 void Cluster::decide(double now_s) {
-  Round round;
   decide_s_ = kNever;
   again_s_ = kNever;
+  gone_before_ = std::exchange(gone_, {});
+  because_ = std::exchange(trigger_, {});
+  said_.clear();
+  go_on_deciding(now_s);
+}
+
+// From the beginning, with what a policy from outside has answered so far.
+void Cluster::go_on_deciding(double now_s) {
+  Round round;
   gather(round, now_s);
-  ask_policy(round, now_s);
+  if (!ask_policy(round, now_s)) return;
   bound(round, now_s);
   exchange(round);
   place(round);
   repair(round, now_s);
   seat_guests(round);
   adopt(round, now_s);
-  gone_.clear();
   ++decisions_;
 }
 
@@ -108,40 +118,43 @@ std::uint32_t Cluster::most_of(const Job& job, std::uint32_t slots) const {
   return std::max({most, job.spec.min, 1U});
 }
 
-// Priorities are strict: those of the highest share all slots, the next ones what is left.
-void Cluster::ask_policy(Round& round, double now_s) {
+// Priorities are strict: those of the highest share all slots, the next ones what is left. False: a policy from outside
+// has to answer first.
+bool Cluster::ask_policy(Round& round, double now_s) {
   round.grants.resize(round.jobs.size());
   round.host_of.assign(round.jobs.size(), Round::kNone);
   round.guest_of = round.host_of;
   std::uint32_t left = round.slots;
-  for (std::size_t first = 0; first < round.jobs.size();) {
+  for (std::size_t first = 0; first < round.jobs.size() && left > 0;) {
     std::size_t last = first;
     const std::int32_t priority = round.jobs[first]->spec.priority;
     while (last < round.jobs.size() && round.jobs[last]->spec.priority == priority) ++last;
-    left -= std::min(left, ask_for(round, first, last, left, now_s));
+    if (!ask_for(round, first, last, left, now_s)) return false;
     first = last;
   }
+  return true;
 }
 
-std::uint32_t Cluster::ask_for(Round& round, std::size_t first, std::size_t last, std::uint32_t slots, double now_s) {
-  if (slots == 0) return 0;
-  const std::int32_t priority = round.jobs[first]->spec.priority;
-  sharing::View view;
+// `slots`: how many there are, and then, how many are left.
+bool Cluster::ask_for(Round& round, std::size_t first, std::size_t last, std::uint32_t& slots, double now_s) {
+  PolicyQuestion question;
+  sharing::View& view = question.view;
   view.now_s = now_s;
   view.slots = slots;
+  view.priority = round.jobs[first]->spec.priority;
   for (std::size_t place = first; place < last; ++place) view.jobs.push_back(view_of(round, place));
-  std::vector<sharing::Curve> curves;
-  curves.reserve(gone_.size());
-  for (const Gone& gone : gone_) {
-    if (gone.priority != priority) continue;
-    curves.emplace_back(std::vector<sharing::Curve::Point>{{1, round.guess}});
-    view.ended.push_back({gone.seen_as, gone.requested, gone.slot_s, gone.work, &curves.back()});
+  question.curves.reserve(gone_before_.size() + (last - first));
+  for (const Gone& gone : gone_before_) {
+    if (gone.priority != view.priority) continue;
+    question.curves.emplace_back(std::vector<sharing::Curve::Point>{{1, round.guess}});
+    view.ended.push_back({gone.seen_as, gone.requested, gone.slot_s, gone.work, &question.curves.back()});
   }
-  auto& state = states_[priority];
-  if (state == nullptr) state = policy_->initial_state();
   sharing::Decision decision;
-  decision.grants.resize(view.jobs.size());
-  policy_->decide(view, *state, rng_, decision);
+  if (!settings_.outside) {
+    ask_built_in(view, decision);
+  } else if (!ask_outside(round, first, question, decision)) {
+    return false;
+  }
   if (decision.again_s > now_s) again_s_ = std::min(again_s_, decision.again_s);
   std::uint32_t granted = 0;
   for (std::size_t place = first; place < last; ++place) {
@@ -154,7 +167,15 @@ std::uint32_t Cluster::ask_for(Round& round, std::size_t first, std::size_t last
     }
     if (!round.is_guest(place)) granted += static_cast<std::uint32_t>(round.grants[place].slots);
   }
-  return granted;
+  slots -= std::min(slots, granted);
+  return true;
+}
+
+void Cluster::ask_built_in(const sharing::View& view, sharing::Decision& decision) {
+  auto& state = states_[view.priority];
+  if (state == nullptr) state = policy_->initial_state();
+  decision.grants.resize(view.jobs.size());
+  policy_->decide(view, *state, rng_, decision);
 }
 
 sharing::JobView Cluster::view_of(const Round& round, std::size_t place) const {
@@ -202,8 +223,10 @@ void Cluster::bound(Round& round, double now_s) {
 }
 
 void Cluster::adopt(Round& round, double now_s) {
-  record::Decided decided{trigger_, settings_.policy, round.slots, static_cast<std::uint32_t>(round.jobs.size()), 0,
-                          {}};
+  const bool any_stand_in =
+      std::find(round.by_stand_in.begin(), round.by_stand_in.end(), true) != round.by_stand_in.end();
+  record::Decided decided{because_, any_stand_in ? kStandIn : settings_.policy,           round.slots,
+                          static_cast<std::uint32_t>(round.jobs.size()), 0, {}};
   for (Job* job : round.idle) {
     round.jobs.push_back(job);
     round.shares.push_back(0);
@@ -214,7 +237,12 @@ void Cluster::adopt(Round& round, double now_s) {
     Job& job = *round.jobs[place];
     const auto share = static_cast<std::uint32_t>(round.slots_of[place].size());
     if (share == 0) ++decided.waiting;
-    if (!job.paused) job.why = reason_of(settings_.policy, round.grants[place], share) + packing_text(round, place);
+    const bool by_stand_in = place < round.by_stand_in.size() && round.by_stand_in[place];
+    const std::string& said = place < round.reasons.size() ? round.reasons[place] : std::string();
+    if (!job.paused) {
+      job.why = reason_of(by_stand_in ? kStandIn : settings_.policy, round.grants[place], said, share) +
+                packing_text(round, place);
+    }
     if (place < round.blocked.size() && round.blocked[place]) {
       job.why = settings_.policy + (is_away(job) ? ": the slots on which it stands still are in use"
                                                  : ": no slot has memory for another job (suspended_per_slot)");
@@ -236,7 +264,6 @@ void Cluster::adopt(Round& round, double now_s) {
   for (std::size_t place = 0; place < round.shares.size(); ++place) {
     left_idle_ = left_idle_ || round.slots_of[place].size() < round.shares[place];
   }
-  trigger_.clear();
   end_moves(round, now_s);
   if (!decided.shares.empty()) write(std::move(decided));
   std::vector<std::pair<Holder, Slots>> plan;

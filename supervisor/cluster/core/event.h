@@ -121,9 +121,23 @@ struct Command {
   std::int32_t priority = 0;
 };
 
+// What the policy from outside is asked: a view, and the curves that it points to.
+struct PolicyQuestion {
+  heuristics::sharing::View view;
+  std::vector<heuristics::sharing::Curve> curves;
+};
+
+// Its answer, checked against the view (sharing/answer.h), or its problem.
+struct PolicyAnswered {
+  std::uint64_t question = 0;  // 0: nobody has asked
+  heuristics::sharing::Decision decision;
+  bool is_last = false;      // it gives no more answers
+  std::string view, answer;  // as JSON, for the journal
+};
+
 struct Tick {};
 
 using Event = std::variant<HostsChanged, HelpersChanged, Submit, Join, Report, RunEnded, Disconnected, ProcessEnded,
-                           Probed, Command, Tick>;
+                           Probed, Command, PolicyAnswered, Tick>;
 
 }  // namespace elastictrain::jobs

@@ -46,6 +46,7 @@ struct Recall {
     }
   }
   void operator()(const record::Overdue&) const {}
+  void operator()(const record::PolicyAsked&) const {}
   void operator()(const record::Hosts& record) const {
     hosts = record.hosts;
     for (std::uint32_t host = 0; host < hosts.size(); ++host) book.set_host(host, hosts[host].slots);
@@ -163,7 +164,7 @@ bool Cluster::needs(const Record& record) const {
   return std::visit(
       [&](const auto& one) {
         using One = std::decay_t<decltype(one)>;
-        if constexpr (std::is_same_v<One, record::Began>) {
+        if constexpr (std::is_same_v<One, record::Began> || std::is_same_v<One, record::PolicyAsked>) {
           return false;
         } else if constexpr (std::is_same_v<One, record::Hosts>) {
           return true;

@@ -43,6 +43,12 @@ struct Decided {
   std::uint32_t waiting = 0;
   std::vector<Share> shares;
 };
+// What the policy from outside was asked and has answered. Before the decision that follows from it.
+struct PolicyAsked {
+  std::int32_t priority = 0;
+  std::string view, answer;  // as JSON; the view is empty if it is too long for a journal
+  std::string problem;       // why the answer is no decision
+};
 struct Leased {
   JobId job = 0;
   std::uint64_t version = 0;
@@ -128,6 +134,7 @@ namespace elastictrain::jobs {
 using Record =
     std::variant<record::Began, record::Hosts, record::Helpers, record::Submitted, record::Decided, record::Leased,
                  record::Stood, record::Returned, record::Started, record::HasJoined, record::Lost, record::Ordered,
-                 record::Overdue, record::Left, record::HasEnded, record::Moving, record::MoveEnded>;
+                 record::Overdue, record::Left, record::HasEnded, record::Moving, record::MoveEnded,
+                 record::PolicyAsked>;
 
 }  // namespace elastictrain::jobs

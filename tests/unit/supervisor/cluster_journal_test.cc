@@ -142,6 +142,25 @@ TEST_CASE("what was measured of a job is in the record of its end, for simulatio
                                 {}));
 }
 
+TEST_CASE("a journal keeps what a policy from outside was asked and has answered") {
+  const auto again = [](const jobs::record::PolicyAsked& written) {
+    const auto line = read_journal_line(journal_line(written, {}, 1, 2, 3), {});
+    REQUIRE(line);
+    return std::get<jobs::record::PolicyAsked>(line->record);
+  };
+  const auto good = again({-3, R"({"jobs":[{"id":1,"throughput":[1.5,2.0]}],"slots":4})", R"({"jobs":[]})", ""});
+  CHECK(good.priority == -3);
+  CHECK(good.view == R"({"jobs":[{"id":1,"throughput":[1.5,2.0]}],"slots":4})");
+  CHECK(good.answer == R"({"jobs":[]})");
+  CHECK(good.problem.empty());
+  const auto bad = again({0, "", "rub\"bish\n", "the program wrote rubbish"});
+  CHECK(bad.view.empty());
+  CHECK(bad.answer == "rub\"bish\n");
+  CHECK(bad.problem == "the program wrote rubbish");
+  // As deep as a program likes.
+  again({0, "{}", std::string(100'000, '[') + std::string(100'000, ']'), ""});
+}
+
 TEST_CASE("a journal keeps what helper jobs do, and which hosts are theirs") {
   const std::vector<jobs::HostLine> helpers = {{"h2", 4, "77"}, {"h3", 1}};
   using What = jobs::HelpersChanged::What;
