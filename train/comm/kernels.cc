@@ -47,6 +47,12 @@ static void add_scaled_impl(float* __restrict__ values, const float* __restrict_
 }
 
 ET_VECTOR_CLONES
+static void add_scaled_to_both_impl(float* __restrict__ values, float* __restrict__ other, std::size_t count,
+                                    float scale) {
+  for (std::size_t i = 0; i < count; ++i) values[i] = other[i] = values[i] + scale * other[i];
+}
+
+ET_VECTOR_CLONES
 static void add_two(float* __restrict__ out, const float* __restrict__ a, const float* __restrict__ b,
                     std::size_t count) {
   for (std::size_t i = 0; i < count; ++i) out[i] = a[i] + b[i];
@@ -92,6 +98,10 @@ void add_scaled(float* values, const float* other, std::size_t count, float scal
   } else {
     add_scaled_impl(values, other, count, scale);
   }
+}
+
+void add_scaled_to_both(float* values, float* other, std::size_t count, float scale) {
+  add_scaled_to_both_impl(values, other, count, scale);
 }
 
 void sum_of(float* out, std::span<const float* const> inputs, std::size_t count) {

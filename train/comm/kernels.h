@@ -16,6 +16,8 @@ void add(float* values, const float* other, std::size_t count);
 void scale_add(float* values, const float* other, std::size_t count, float scale);
 // values = values + scale * other
 void add_scaled(float* values, const float* other, std::size_t count, float scale);
+// Both become values + scale * other.
+void add_scaled_to_both(float* values, float* other, std::size_t count, float scale);
 // out = inputs[0] + inputs[1] + …, in this order
 void sum_of(float* out, std::span<const float* const> inputs, std::size_t count);
 double square_sum(const float* values, std::size_t count);

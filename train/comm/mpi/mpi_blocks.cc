@@ -30,6 +30,14 @@ void ReduceBlocks::add_to(std::uint32_t block, std::size_t offset, std::span<std
   });
 }
 
+void ReduceBlocks::add_and_store(std::uint32_t block, std::size_t offset, std::span<std::byte> sum) {
+  stored_[block].push_back(offset);
+  for_values(vector_, begin(block) + offset / sizeof(float), sum, [](const auto& run, float* values) {
+    run.keep_input();
+    add_scaled_to_both(values, run.values, run.count, run.scale);
+  });
+}
+
 void ReduceBlocks::store(std::uint32_t block, std::size_t offset, std::span<const std::byte> result) {
   stored_[block].push_back(offset);
   const auto* const from = reinterpret_cast<const float*>(result.data());
@@ -40,13 +48,13 @@ void ReduceBlocks::store(std::uint32_t block, std::size_t offset, std::span<cons
   });
 }
 
-void ReduceBlocks::keep_the_rest() const {
+void ReduceBlocks::keep_the_rest(std::size_t segment) const {
   for (std::uint32_t block = 0; block < size_; ++block) {
-    for (std::size_t offset = 0; offset < bytes_of(block); offset += MpiMessage::kPayloadBytes) {
+    for (std::size_t offset = 0; offset < bytes_of(block); offset += segment) {
       const auto& stored = stored_[block];
       if (std::find(stored.begin(), stored.end(), offset) != stored.end()) continue;
       const std::size_t first = begin(block) + offset / sizeof(float);
-      const std::size_t bytes = std::min(MpiMessage::kPayloadBytes, bytes_of(block) - offset);
+      const std::size_t bytes = std::min(segment, bytes_of(block) - offset);
       vector_.for_runs(first, first + bytes / sizeof(float),
                        [](const ReduceVector::Run& run, std::size_t) { run.keep_input(); });
     }
@@ -58,6 +66,8 @@ void ShareBlocks::load(std::uint32_t block, std::size_t offset, std::span<std::b
 }
 
 void ShareBlocks::add_to(std::uint32_t, std::size_t, std::span<std::byte>) {}
+
+void ShareBlocks::add_and_store(std::uint32_t, std::size_t, std::span<std::byte>) {}
 
 void ShareBlocks::store(std::uint32_t block, std::size_t offset, std::span<const std::byte> result) {
   blocks_[block].put(offset, result);

@@ -18,10 +18,11 @@ class ReduceBlocks final : public RingBlocks {
   std::size_t bytes_of(std::uint32_t block) const override { return (begin(block + 1) - begin(block)) * sizeof(float); }
   void load(std::uint32_t block, std::size_t offset, std::span<std::byte> out) override;
   void add_to(std::uint32_t block, std::size_t offset, std::span<std::byte> sum) override;
+  void add_and_store(std::uint32_t block, std::size_t offset, std::span<std::byte> sum) override;
   void store(std::uint32_t block, std::size_t offset, std::span<const std::byte> result) override;
 
-  // After a failure: keeps the input that no result has replaced.
-  void keep_the_rest() const;
+  // After a failure: keeps the input that no result has replaced. `segment`: as for the ring.
+  void keep_the_rest(std::size_t segment) const;
 
  private:
   std::size_t begin(std::uint32_t block) const { return part_begin(vector_.size(), size_, block); }
@@ -38,6 +39,7 @@ class ShareBlocks final : public RingBlocks {
   std::size_t bytes_of(std::uint32_t block) const override { return blocks_[block].size(); }
   void load(std::uint32_t block, std::size_t offset, std::span<std::byte> out) override;
   void add_to(std::uint32_t block, std::size_t offset, std::span<std::byte> sum) override;
+  void add_and_store(std::uint32_t block, std::size_t offset, std::span<std::byte> sum) override;
   void store(std::uint32_t block, std::size_t offset, std::span<const std::byte> result) override;
 
  private:

@@ -23,8 +23,8 @@ struct MpiCall {
 };
 
 struct alignas(64) MpiMessage {
-  // All messages in flight fit in the second-level cache of a core.
-  static constexpr std::size_t kPayloadBytes = 256 << 10;
+  // Over sockets both ends agree about each large message before its bytes move, so there are few of them.
+  static constexpr std::size_t kPayloadBytes = 512 << 10;
 
   struct Header {
     MpiCall call;

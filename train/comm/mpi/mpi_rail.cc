@@ -13,10 +13,17 @@ namespace {
 // Up to this size the number of messages costs more than their bytes.
 constexpr std::size_t kDoublingBytes = 16 << 10;
 constexpr std::uint32_t kRailWindow = 4;
+// Over sockets both MPIs send up to 64 KiB, with headers of theirs, without asking the receiver first.
+constexpr std::size_t kEagerBytes = (64 << 10) - 256;
 
 std::uint32_t segments_of(std::size_t bytes) {
   const auto segments = (bytes + MpiMessage::kPayloadBytes - 1) / MpiMessage::kPayloadBytes;
   return static_cast<std::uint32_t>(std::max<std::size_t>(segments, 1));
+}
+
+// Of a ring that sums: a block of one or two messages that nobody asks for, or large ones.
+std::size_t ring_segment(std::size_t bytes, std::uint32_t ranks) {
+  return bytes / ranks <= 2 * kEagerBytes ? kEagerBytes : MpiMessage::kPayloadBytes;
 }
 
 std::size_t segment_begin(std::uint32_t segment) {
@@ -106,8 +113,9 @@ Status MpiRail::reduce(const ReduceVector& vector) {
 Status MpiRail::reduce_around_ring(const ReduceVector& vector) {
   channel_.begin(MpiOperation::kReduceRing, vector.size(), vector.element());
   ReduceBlocks blocks(vector, size_);
-  auto status = MpiRing(channel_, blocks, position_, size_, true).run();
-  if (!status) blocks.keep_the_rest();
+  const std::size_t segment = ring_segment(vector.size() * sizeof(float), size_);
+  auto status = MpiRing(channel_, blocks, position_, size_, true, segment).run();
+  if (!status) blocks.keep_the_rest(segment);
   return status;
 }
 
@@ -182,7 +190,7 @@ Status MpiRail::share_around_ring(std::span<const Pieces> blocks) {
   for (const auto& block : blocks) bytes += block.size();
   channel_.begin(MpiOperation::kShare, bytes);
   ShareBlocks travelling(blocks);
-  return MpiRing(channel_, travelling, position_, size_, false).run();
+  return MpiRing(channel_, travelling, position_, size_, false, MpiMessage::kPayloadBytes).run();
 }
 
 Status MpiRail::spread(const Pieces& data, std::uint32_t root) {

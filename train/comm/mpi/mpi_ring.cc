@@ -11,11 +11,13 @@ constexpr std::size_t kRingWindow = 4;
 }  // namespace
 
 // Steps 0 … size-2 sum, steps size-1 … 2·size-3 distribute the sums.
-MpiRing::MpiRing(MpiChannel& channel, RingBlocks& blocks, std::uint32_t rank, std::uint32_t size, bool reduces)
+MpiRing::MpiRing(MpiChannel& channel, RingBlocks& blocks, std::uint32_t rank, std::uint32_t size, bool reduces,
+                 std::size_t segment)
     : channel_(channel),
       blocks_(blocks),
       rank_(rank),
       size_(size),
+      segment_(segment),
       first_step_(reduces ? 0 : size - 1),
       last_step_(2 * size - 3) {}
 
@@ -24,12 +26,11 @@ std::uint32_t MpiRing::block_to_send(std::uint32_t step) const {
 }
 
 std::uint32_t MpiRing::segments(std::uint32_t block) const {
-  return static_cast<std::uint32_t>((blocks_.bytes_of(block) + MpiMessage::kPayloadBytes - 1) /
-                                    MpiMessage::kPayloadBytes);
+  return static_cast<std::uint32_t>((blocks_.bytes_of(block) + segment_ - 1) / segment_);
 }
 
 std::size_t MpiRing::segment_bytes(std::uint32_t block, std::uint32_t segment) const {
-  return std::min(MpiMessage::kPayloadBytes, blocks_.bytes_of(block) - segment * MpiMessage::kPayloadBytes);
+  return std::min(segment_, blocks_.bytes_of(block) - segment * segment_);
 }
 
 Status MpiRing::run() {
@@ -67,7 +68,7 @@ Status MpiRing::send_own_segment(std::uint32_t segment) {
   message->header.step = first_step_;
   message->header.segment = segment;
   message->header.bytes = segment_bytes(block, segment);
-  blocks_.load(block, segment * MpiMessage::kPayloadBytes, {message->payload, message->header.bytes});
+  blocks_.load(block, segment * segment_, {message->payload, message->header.bytes});
   return channel_.send(std::move(message), (rank_ + 1) % size_);
 }
 
@@ -78,10 +79,15 @@ Status MpiRing::take(MpiMessagePtr message) {
   const bool fits = step >= first_step_ && step <= last_step_ && header.segment < segments(block) &&
                     header.bytes == segment_bytes(block, header.segment);
   if (!fits) return Error{ErrorCode::kInvalid, "received a segment that does not belong to this operation of the ring"};
-  const std::size_t offset = header.segment * MpiMessage::kPayloadBytes;
+  const std::size_t offset = header.segment * segment_;
   const std::span<std::byte> bytes(message->payload, header.bytes);
-  if (sums_at(step)) blocks_.add_to(block, offset, bytes);
-  if (!sums_at(step + 1)) blocks_.store(block, offset, bytes);
+  if (sums_at(step + 1)) {
+    blocks_.add_to(block, offset, bytes);
+  } else if (sums_at(step)) {
+    blocks_.add_and_store(block, offset, bytes);
+  } else {
+    blocks_.store(block, offset, bytes);
+  }
   if (step == last_step_) {
     channel_.recycle(std::move(message));
     return {};

@@ -19,12 +19,16 @@ class RingBlocks {
   virtual std::size_t bytes_of(std::uint32_t block) const = 0;
   virtual void load(std::uint32_t block, std::size_t offset, std::span<std::byte> out) = 0;
   virtual void add_to(std::uint32_t block, std::size_t offset, std::span<std::byte> sum) = 0;
+  // Both, with one pass over the memory.
+  virtual void add_and_store(std::uint32_t block, std::size_t offset, std::span<std::byte> sum) = 0;
   virtual void store(std::uint32_t block, std::size_t offset, std::span<const std::byte> result) = 0;
 };
 
 class MpiRing {
  public:
-  MpiRing(MpiChannel& channel, RingBlocks& blocks, std::uint32_t rank, std::uint32_t size, bool reduces);
+  // `segment`: bytes, the same at all ranks, at most MpiMessage::kPayloadBytes; whole floats.
+  MpiRing(MpiChannel& channel, RingBlocks& blocks, std::uint32_t rank, std::uint32_t size, bool reduces,
+          std::size_t segment);
 
   Status run();
 
@@ -42,6 +46,7 @@ class MpiRing {
   RingBlocks& blocks_;
   const std::uint32_t rank_;
   const std::uint32_t size_;
+  const std::size_t segment_;
   const std::uint32_t first_step_;
   const std::uint32_t last_step_;
 };
