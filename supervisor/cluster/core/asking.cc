@@ -4,6 +4,7 @@
 #include <unordered_map>
 #include <utility>
 
+#include "heuristics/sharing/answer.h"
 #include "supervisor/cluster/core/deciding.h"
 
 namespace elastictrain::jobs {
@@ -55,7 +56,8 @@ sharing::Decision Cluster::answered_for(const Said& said, const Round& round, st
     places.emplace(said.asked->view.jobs[place].id, place);
   }
   sharing::Decision decision;
-  decision.again_s = said.decision.again_s;
+  // It may lie in the past by now.
+  decision.again_s = std::max(said.decision.again_s, view.now_s + sharing::kSoonestAgain_s);
   for (std::size_t place = 0; place < view.jobs.size(); ++place) {
     const auto found = places.find(view.jobs[place].id);
     sharing::Grant& grant = decision.grants.emplace_back();

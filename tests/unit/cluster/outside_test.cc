@@ -243,6 +243,24 @@ TEST_CASE("a program that has failed is not asked again, whether it was thinking
   CHECK(other.told.size() == 1);
 }
 
+TEST_CASE("a policy is asked again when it says, also if it has thought for longer than that") {
+  Asking story;
+  const JobId one = story.submit("one");
+  PolicyAnswered answered;
+  answered.question = story.number();
+  const sharing::View& view = story.asked().view;
+  answered.decision = sharing::decision_of({{{view.jobs[0].id, 0, {}, {}}}, story.now_s() + 1}, view);
+  story.wait(5);
+  story.reply(answered);
+  CHECK(story.slots(one) == 0);
+  CHECK(story.job(one).why == "own.py: it is given no slots");
+  story.wait(1);
+  story.give(Tick{});
+  REQUIRE(story.is_asked());
+  story.answer({4});
+  CHECK(story.slots(one) == 4);
+}
+
 TEST_CASE("an answer to another question changes nothing") {
   Asking story;
   const JobId one = story.submit("one");

@@ -19,7 +19,7 @@ std::pair<std::uint64_t, std::uint64_t> seeds() {
 
 TEST_CASE("under any faults no slot is used twice, and every job ends at last") {
   const auto [from, to] = seeds();
-  std::uint64_t events = 0, kept = 0, undone = 0, came = 0, returned = 0, preempted = 0;
+  std::uint64_t events = 0, kept = 0, undone = 0, came = 0, returned = 0, preempted = 0, answers = 0;
   std::map<record::MoveOutcome, std::uint64_t> moves;
   int broken = 0;
   for (std::uint64_t seed = from; seed <= to && broken < 5; ++seed) {
@@ -31,6 +31,7 @@ TEST_CASE("under any faults no slot is used twice, and every job ends at last") 
     came += world.helpers().came;
     returned += world.helpers().returned;
     preempted += world.helpers().preempted;
+    answers += world.answers();
     for (const auto& [outcome, count] : world.moves()) moves[outcome] += count;
     if (problem.empty()) continue;
     ++broken;
@@ -44,6 +45,7 @@ TEST_CASE("under any faults no slot is used twice, and every job ends at last") 
                                             << moves[record::MoveOutcome::kTakenBack] << " taken back, "
                                             << moves[record::MoveOutcome::kSuperseded] << " superseded");
   MESSAGE(came << " hosts of helper jobs came, " << returned << " were returned, " << preempted << " preempted");
+  CHECK(answers > 5000);
   CHECK(returned > 100);
   CHECK(preempted > 20);
   for (const auto outcome : {record::MoveOutcome::kDone, record::MoveOutcome::kKept, record::MoveOutcome::kUndone,

@@ -61,7 +61,7 @@ std::map<JobId, std::string> moving(const Cluster& cluster) {
 
 }  // namespace
 
-World::World(std::uint64_t seed) : rng_(seed), helpers_(surroundings()) {
+World::World(std::uint64_t seed) : rng_(seed), helpers_(surroundings()), own_policy_(seed) {
   const char* const policies[] = {"fifo",  "srtf",    "max-min", "tiresias-l", "afs-l",
                                   "afs-p", "gandiva", "optimus", "worth"};
   settings_.policy = policies[whole(0, 8)];
@@ -78,6 +78,7 @@ World::World(std::uint64_t seed) : rng_(seed), helpers_(surroundings()) {
   settings_.migration = chance(0.8);
   settings_.kept_ended = chance(0.5) ? whole(1, 4) : 1000;
   settings_.seed = seed;
+  settings_.outside = seed % 5 == 0;
   const std::uint32_t limit = chance(0.3) ? whole(2, 5) : kNoLimit;
   settings_.limits = [limit](const Owner&) { return Limits{.slots = limit, .priority = 5}; };
   const std::uint32_t count = whole(1, 4);
@@ -144,6 +145,7 @@ std::string World::left_over() const {
 
 void World::start_cluster() {
   cluster_ = recalled();
+  ++process_;
   if (moving(*cluster_) != moving_) fail("the journal says other things of the workers that move");
   if (chance(0.5)) shorten_journal();
   helpers_.begin(cluster_->helpers());
@@ -327,6 +329,11 @@ void World::carry_out(const Action& action) {
     } else if (!runs_[place].faults.stalls) {
       runs_[place].told_to_end = true;
     }
+  } else if (const auto* ask = std::get_if<AskPolicy>(&action)) {
+    later(own_policy_.thinks_s(), [this, ask = *ask, process = process_] {
+      if (cluster_ == nullptr || process != process_) return;
+      give(own_policy_.answer(ask, now_s_ >= well_from_s_));
+    });
   } else if (const auto* probe = std::get_if<Probe>(&action)) {
     later(uniform(0, 0.2), [this, job = probe->job] {
       if (cluster_ == nullptr || !cluster_->jobs().contains(job)) return;

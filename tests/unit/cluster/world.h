@@ -17,6 +17,7 @@
 #include <vector>
 
 #include "helper_jobs.h"
+#include "own_policy.h"
 #include "stand_in.h"
 #include "supervisor/cluster/core/cluster.h"
 
@@ -33,6 +34,7 @@ class World {
   std::uint64_t undone() const { return undone_; }
   // Of workers between hosts, as the journal says.
   const std::map<record::MoveOutcome, std::uint64_t>& moves() const { return moves_; }
+  std::uint64_t answers() const { return own_policy_.answers; }
   const HelperJobs& helpers() const { return helpers_; }
 
  private:
@@ -104,6 +106,8 @@ class World {
   std::vector<HostLine> hosts_;   // without helpers'
   std::vector<HostLine> listed_;  // of them, as whoever lists them says now
   HelperJobs helpers_;
+  OwnPolicy own_policy_;       // decides if the settings say so
+  std::uint64_t process_ = 0;  // of the cluster: answers to an earlier one come to nothing
   bool has_helpers_ = false;
   std::vector<HostLine> journal_hosts_;  // in the order of their numbers
   std::set<std::uint32_t> absent_;
