@@ -54,7 +54,9 @@ TEST_CASE("sizes and numbers that no program means are refused") {
   CHECK_THROWS_AS(session.share_tensor("t", &value, "F32", dimensions), SessionError);
   CHECK_THROWS_AS(session.share_early("e", &value, huge), SessionError);
   session.share_state("weight", &value, sizeof value);
-  CHECK_THROWS_AS(session.set_data({.sample_count = 4, .batch = 1U << 31}), SessionError);
+  CHECK_THROWS_WITH_AS(session.set_data({.sample_count = 4, .batch = (1U << 30) + 1}),
+                       "set_data() with a batch of more than 2^30 samples", SessionError);
+  session.set_data({.sample_count = 4, .batch = 1U << 30});
   session.set_data({.sample_count = 4});
   session.start();
   CHECK_THROWS_AS(session.note("key", std::string(100'000, 'x')), SessionError);
