@@ -207,8 +207,9 @@ Status check_flags(const SimulateFlags& flags) {
   if (flags.gpus_list.empty() && flags.gpus.empty() && flags.load == 0)
     return wrong_usage("give the size of the cluster: --gpus N, --load X or --hosts NxSLOTS");
   const auto& hosts = flags.hosts;
-  if (hosts.hosts == 0 && (hosts.interference > 0 || hosts.failure_every_s > 0 || hosts.stragglers > 0)) {
-    return wrong_usage("--interference, --failures and --stragglers need hosts: --hosts NxSLOTS");
+  if (hosts.hosts == 0 &&
+      (hosts.interference > 0 || hosts.failure_every_s > 0 || hosts.stragglers > 0 || hosts.spread < 1)) {
+    return wrong_usage("--interference, --failures, --stragglers and --spread need hosts: --hosts NxSLOTS");
   }
   return {};
 }
@@ -293,6 +294,15 @@ void note_capped(const std::vector<SimulatedRun>& runs, std::vector<std::string>
   }
 }
 
+void note_spread(const LoadedTraces& loaded, const SimulateFlags& flags, std::vector<std::string>& notes) {
+  if (flags.hosts.hosts < 2 || flags.hosts.spread < 1) return;
+  for (const LoadedTraces::One& one : loaded.traces) {
+    const auto& jobs = one.trace.jobs;
+    if (std::any_of(jobs.begin(), jobs.end(), [](const auto& job) { return job.curve->knows_hosts(); })) continue;
+    notes.push_back(one.trace.name + ": nothing is known of speeds on more hosts; --spread X assumes a part");
+  }
+}
+
 // --- Output
 
 class SimulationProgress {
@@ -362,6 +372,7 @@ int simulate_command(SimulateFlags& flags) {
   auto runs = make_runs(*loaded, flags);
   if (!runs.ok()) return simulate_status(runs.error());
   note_capped(*runs, loaded->notes);
+  note_spread(*loaded, flags, loaded->notes);
   for (const std::string& note : loaded->notes) std::cerr << "elastictrain simulate: " << note << "\n";
   {
     SimulationProgress progress(runs->size());
@@ -385,6 +396,13 @@ std::vector<Argument> simulate_arguments(const std::shared_ptr<SimulateFlags>& f
           .instead_of({"--gpus", "--load"}),
       value("--interference", "X", "with hosts: the part of its speed that a job loses while it shares a host",
             [flags](Text text) { return use_part("--interference", text, flags->hosts.interference); }),
+      value("--spread", "X",
+            "with hosts: the part of its speed that a job keeps on twice as many as it needs; default 1, or as its table says",
+            [flags](Text text) -> Status {
+              flags->hosts.spread = parse_number(text).value_or(0);
+              if (flags->hosts.spread > 0 && flags->hosts.spread <= 1) return {};
+              return wrong_usage("--spread: '" + text + "' is not a number above 0 and at most 1");
+            }),
       value("--packing", "X", "policies that pack may let two jobs share slots; X: their speed there, of that alone",
             [flags](Text text) {
               const Status used = use_part("--packing", text, flags->packed_speed);

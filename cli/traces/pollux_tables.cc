@@ -30,13 +30,24 @@ using Steps = std::map<std::uint32_t, Step>;  // by local batch
 
 struct Model {
   std::string name;
-  std::map<std::uint32_t, Steps> steps;        // by GPUs
+  std::map<std::uint32_t, Steps> steps;        // by GPUs, on the fewest hosts
+  std::map<std::string, Steps> placements;     // all, by the GPUs on each host: "22", "31"
   std::map<std::uint32_t, double> iterations;  // to the end, by global batch
 };
 
 std::string packed(std::uint32_t gpus) {
   const std::uint32_t rest = gpus % kGpusOfHost;
   return (rest > 0 ? std::to_string(rest) : "") + std::string(gpus / kGpusOfHost, '0' + kGpusOfHost);
+}
+
+// 0: it is none.
+std::uint32_t gpus_in(const std::string& placement) {
+  std::uint32_t gpus = 0;
+  for (const char on_host : placement) {
+    if (on_host < '1' || on_host > '9') return 0;
+    gpus += static_cast<std::uint32_t>(on_host - '0');
+  }
+  return gpus;
 }
 
 template <class Use>
@@ -56,10 +67,12 @@ Status read_placements(const fs::path& folder, Model& model) {
   std::map<std::string, std::uint32_t> gpus_of;
   for (std::uint32_t gpus = 1; gpus <= kMostPlaced; ++gpus) gpus_of[packed(gpus)] = gpus;
   return each_row(folder / "placements.csv", [&](Rows& rows) {
-    const auto found = gpus_of.find(rows.text("placement"));
+    const std::string placement = rows.text("placement");
+    const auto found = gpus_of.find(placement);
     const std::uint32_t local = rows.slots("local_bsz");
     const Step step = step_in(rows);
     if (found != gpus_of.end()) model.steps[found->second][local] = step;
+    if (gpus_in(placement) > 0) model.placements[placement][local] = step;
   });
 }
 
@@ -122,10 +135,36 @@ std::optional<double> step_s(const Model& model, const Steps& steps, std::uint32
   return step.step_s + (parts - 1) * (step.step_s - step.sync_s);
 }
 
+// Rates by GPUs and hosts. Of several ways to spread the same GPUs over as many hosts the fastest counts.
+using Spread = std::map<std::uint32_t, std::map<std::uint32_t, double>>;
+
+void add_spread(const Model& model, std::uint32_t batch, double iterations, Spread& spread) {
+  for (const auto& [placement, steps] : model.placements) {
+    const std::uint32_t gpus = gpus_in(placement);
+    const auto seconds = step_s(model, steps, gpus, batch);
+    if (!seconds) continue;
+    double& rate = spread[gpus][static_cast<std::uint32_t>(placement.size())];
+    rate = std::max(rate, 1 / *seconds / iterations);
+  }
+}
+
+// As parts of the rates of a curve.
+Spread parts_of(Spread spread, const std::vector<Curve::Point>& points) {
+  Spread parts;
+  for (const Curve::Point& point : points) {
+    for (const auto& [hosts, rate] : spread[point.slots]) parts[point.slots][hosts] = rate / point.rate;
+  }
+  return parts;
+}
+
 void add_curves(const Model& model, Curves& curves) {
   std::map<std::uint32_t, double> adapted;
+  Spread adapted_spread;
   for (const auto& [batch, iterations] : model.iterations) {
     std::vector<Curve::Point> points;
+    Spread spread;
+    add_spread(model, batch, iterations, spread);
+    add_spread(model, batch, iterations, adapted_spread);
     for (const auto& [gpus, steps] : model.steps) {
       const auto seconds = step_s(model, steps, gpus, batch);
       if (!seconds) continue;
@@ -133,12 +172,14 @@ void add_curves(const Model& model, Curves& curves) {
       adapted[gpus] = std::max(adapted[gpus], points.back().rate);
     }
     const std::string name = pollux_curve(model.name, std::to_string(batch));
-    if (!points.empty()) curves[name] = std::make_shared<const Curve>(std::move(points), name);
+    auto parts = parts_of(std::move(spread), points);
+    if (!points.empty()) curves[name] = std::make_shared<const Curve>(std::move(points), name, std::move(parts));
   }
   std::vector<Curve::Point> points;
   for (const auto& [gpus, rate] : adapted) points.push_back({gpus, rate});
   const std::string name = pollux_curve(model.name, kAdapted);
-  if (!points.empty()) curves[name] = std::make_shared<const Curve>(std::move(points), name);
+  auto parts = parts_of(std::move(adapted_spread), points);
+  if (!points.empty()) curves[name] = std::make_shared<const Curve>(std::move(points), name, std::move(parts));
 }
 
 // A folder without permission may be one; that it cannot be read is said where it is read.

@@ -6,7 +6,8 @@
 
 namespace elastictrain::heuristics::sharing {
 
-Curve::Curve(std::vector<Point> points, std::string name) : name_(std::move(name)), elastic_(points.size() > 1) {
+Curve::Curve(std::vector<Point> points, std::string name, OnHosts on_hosts)
+    : name_(std::move(name)), on_hosts_(std::move(on_hosts)), elastic_(points.size() > 1) {
   fill_as_is(points);
   fill_best();
 }
@@ -39,6 +40,13 @@ void Curve::fill_best() {
 
 double Curve::as_is(std::uint32_t slots) const {
   return as_is_[std::min<std::size_t>(slots, as_is_.size() - 1)];
+}
+
+std::optional<double> Curve::on_hosts(std::uint32_t slots, std::uint32_t hosts) const {
+  const auto measured = on_hosts_.find(slots);
+  if (measured == on_hosts_.end()) return std::nullopt;
+  const auto above = measured->second.upper_bound(hosts);
+  return above == measured->second.begin() ? 1 : std::prev(above)->second;
 }
 
 double Curve::best_at(double slots) const {

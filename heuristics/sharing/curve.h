@@ -6,10 +6,14 @@
 // counts the throughput is interpolated, not the step time: lines of step time are convex in throughput and stall
 // policies that give one slot at a time.
 //
+// Where it was measured, a curve also knows what a job loses with the same slots on more hosts.
+//
 // Immutable. Rates in units of work per second (iterations, samples).
 #pragma once
 
 #include <cstdint>
+#include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -24,8 +28,11 @@ class Curve {
     double rate = 0;
   };
 
+  // By slots and hosts: the part of the throughput that is left, of that of `points`.
+  using OnHosts = std::map<std::uint32_t, std::map<std::uint32_t, double>>;
+
   // `points`: at least one; counts above 0, rising; rates above 0.
-  explicit Curve(std::vector<Point> points, std::string name = {});
+  explicit Curve(std::vector<Point> points, std::string name = {}, OnHosts on_hosts = {});
 
   const std::string& name() const { return name_; }
   // False if only one count was measured: then there is nothing to decide a size by.
@@ -35,6 +42,10 @@ class Curve {
   double as_is(std::uint32_t slots) const;
   // Whole counts up to the cap.
   double best(std::uint32_t slots) const { return best_[slots]; }
+  bool knows_hosts() const { return !on_hosts_.empty(); }
+  // Of its throughput with so many slots, the part that is left on so many hosts: 1 on fewer than were measured, as with
+  // the most that were measured on more. Nothing: not measured with so many slots.
+  std::optional<double> on_hosts(std::uint32_t slots, std::uint32_t hosts) const;
   // Any count: lines between whole counts, constant from the cap on.
   double best_at(double slots) const;
   // 1 / best(slots), infinite at 0.
@@ -48,6 +59,7 @@ class Curve {
   void fill_best();
 
   std::string name_;
+  OnHosts on_hosts_;
   bool elastic_ = false;
   std::uint32_t cap_ = 0;
   std::vector<double> as_is_, best_, inverse_, gain_with_, gain_without_;  // by count

@@ -78,6 +78,9 @@ class Simulate(Case):
         # 100 steps of 1.5 s; of 1.2 s on two GPUs; 20 steps of 16 samples in two parts, 1.8 s and 2.0 s.
         for policy, seconds in (("fifo", 150), ("max-min", 120), ("pollux", 76)):
             self.assertAlmostEqual(float(results[policy]["avg_jct_s"]), seconds, places=6, msg=policy)
+        # The same on two hosts: 100 steps of 9 s.
+        results = self.results(workload, "--curves", tables, "--policy", "max-min", "--hosts", "2x1")
+        self.assertAlmostEqual(float(results["max-min"]["avg_jct_s"]), 900, places=6)
         four = self.write("x.csv", "name,time,application,num_replicas,batch_size\na,0,m,1,16\n")
         results = self.results(four, "--curves", tables, "--policy", "fifo", "--gpus", "1")
         self.assertAlmostEqual(float(results["fifo"]["avg_jct_s"]), 20 * (1.5 + 3 * 1.4), places=6)
@@ -154,6 +157,19 @@ class Simulate(Case):
         one, many = simulate(*arguments, before=("taskset", "-c", core)), simulate(*arguments)
         self.assertEqual(many.returncode, 0, many.stderr)
         self.assertEqual(without_time(one.stdout), without_time(many.stdout))
+
+    def test_what_is_not_known_of_speeds_on_several_hosts_is_said_or_told(self):
+        jobs = self.write("jobs.csv", NORMALISED + "a,0,10,2,c\n")
+        self.write("curves.csv", "curve,gpus,iterations_per_s\nc,1,1\nc,2,2\n")
+        common = (jobs, "--policy", "fifo", "--csv", "--hosts")
+        self.assertIn("nothing is known of speeds on more hosts", simulate(*common, "2x1").stderr)
+        for words in (("1x2",), ("2x1", "--spread", "0.5")):
+            self.assertEqual(simulate(*common, *words).stderr, "")
+        for value in ("0", "1.1", "nan", "x"):
+            done = simulate(*common, "2x1", "--spread", value)
+            self.assertEqual(done.returncode, 64)
+            self.assertIn("is not a number above 0 and at most 1", done.stderr)
+        self.assertIn("need hosts", simulate(jobs, "--policy", "fifo", "--gpus", "2", "--spread", "0.5").stderr)
 
     def test_a_program_that_decides_as_max_min_gives_the_same_table(self):
         program = "python3 " + os.path.join(os.path.dirname(os.path.dirname(DATA)), "scripts", "policies", "sharing.py")

@@ -94,6 +94,16 @@ double Hosts::speed(std::uint64_t job) const {
   return (slow ? kSpeedOfSlowHost : 1) * (shared ? 1 - options_.interference : 1);
 }
 
+double Hosts::spread(const sharing::Curve& curve, std::uint64_t job) const {
+  const auto& held = pieces(job);
+  const std::uint32_t slots = placement::Placed{held}.slots();
+  const auto hosts = static_cast<std::uint32_t>(held.size());
+  if (const auto measured = curve.on_hosts(slots, hosts)) return *measured;
+  const std::uint32_t fewest = (slots + options_.slots - 1) / options_.slots;
+  if (hosts <= fewest || options_.spread == 1) return 1;
+  return std::pow(options_.spread, std::log2(static_cast<double>(hosts) / fewest));
+}
+
 const std::vector<placement::Piece>& Hosts::pieces(std::uint64_t job) const {
   static const std::vector<placement::Piece> none;
   const auto found = pieces_.find(job);

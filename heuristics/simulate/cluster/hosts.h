@@ -26,6 +26,7 @@ struct HostOptions {
   double interference = 0;     // the part of its speed that a job loses while another one has slots on one of its hosts
   double failure_every_s = 0;  // mean time until a host fails; 0: none does
   double stragglers = 0;       // the part of the hosts that are slow
+  double spread = 1;           // the part of its speed that a job keeps on twice the fewest hosts, if no curve says it
 };
 
 class Hosts {
@@ -45,6 +46,8 @@ class Hosts {
   // Places all jobs that want slots; the others have none from now on. Returns what each gets, at most what it wants.
   std::vector<std::uint32_t> place(const std::vector<Wanted>& wanted);
   double speed(std::uint64_t job) const;
+  // Of a job with this curve, in the slots of that one: the part that it keeps on their number of hosts.
+  double spread(const sharing::Curve& curve, std::uint64_t job) const;
   const std::vector<placement::Piece>& pieces(std::uint64_t job) const;
 
  private:

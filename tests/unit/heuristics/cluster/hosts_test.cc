@@ -70,6 +70,30 @@ TEST_CASE("no host has more workers than slots, and who keeps a size stays where
   }
 }
 
+// Two hosts of two slots, on each of which one is free from 10 s on; then job 3 comes, for two slots.
+Trace one_in_two_pieces(const std::shared_ptr<const sharing::Curve>& curve) {
+  const auto one = sharing::linear_curve(1);
+  return trace_of({job_of(10, one), job_of(100, one), job_of(100, one), job_of(10, curve, 2, 10)});
+}
+
+TEST_CASE("a job on twice the hosts that it needs keeps the part of its speed that is told, or what its curve says") {
+  const std::vector<sharing::Curve::Point> points = {{1, 1}, {2, 2}};
+  const auto plain = std::make_shared<const sharing::Curve>(points);
+  const auto measured = std::make_shared<const sharing::Curve>(
+      points, "measured", sharing::Curve::OnHosts{{2, {{1, 1.0}, {2, 0.8}}}});
+  Options options = on_hosts({.hosts = 2, .slots = 2});
+  CHECK(end_of(outcome_of(one_in_two_pieces(plain), "fifo", options), 3) == 15);
+  CHECK(end_of(outcome_of(one_in_two_pieces(measured), "fifo", options), 3) == 16.25);
+  options.hosts.spread = 0.5;
+  CHECK(end_of(outcome_of(one_in_two_pieces(plain), "fifo", options), 3) == 20);
+  CHECK(end_of(outcome_of(one_in_two_pieces(measured), "fifo", options), 3) == 16.25);
+  // Four slots need two hosts; that is what their speed was measured on.
+  const auto four = trace_of({job_of(40, sharing::linear_curve(4), 4)});
+  CHECK(end_of(outcome_of(four, "fifo", options), 0) == 10);
+  CHECK(measured->on_hosts(2, 5) == 0.8);
+  CHECK(measured->on_hosts(1, 1) == std::nullopt);
+}
+
 TEST_CASE("one host is one pool of slots, and so are many where nothing depends on them") {
   const auto curve = sharing::curve_of({1, 1.8, 2.4, 2.8});
   std::vector<TraceJob> jobs;
