@@ -101,9 +101,11 @@ class StandInRun:
 
 
 class Cluster:
-    def __init__(self, case, slots=4, directory=None, prefix=(), **settings):
+    def __init__(self, case, slots=4, directory=None, prefix=(), lab=None, **settings):
+        """`lab`: the hosts are its own, of so many slots each, and the cluster process is on its head."""
         self.case = case
-        self.prefix = prefix  # of the command: another network
+        self.lab = lab
+        self.prefix = lab.head.prefix() if lab else prefix  # of the command: another network
         self.directory = tempfile.mkdtemp(prefix="etcluster-")
         self.state = os.path.join(self.directory, "state")
         self.steps = os.path.join(self.directory, "steps")
@@ -112,6 +114,9 @@ class Cluster:
         self.environment = {**os.environ, "ELASTICTRAIN_STATE_DIR": self.state, "ELASTICTRAIN_STEP_LOG": self.steps,
                             harness.MARK: self.token}
         self.environment.pop("ELASTICTRAIN_CLUSTER", None)
+        if lab:
+            self.environment.update(lab.environment())
+            settings.setdefault("hosts", {"list": [f"{host.name}:{slots}" for host in lab.hosts]})
         self.place = os.path.join(self.directory, directory) if directory else os.path.join(self.state, "clusters", "test")
         if directory:
             settings["directory"] = self.place
@@ -175,7 +180,12 @@ class Cluster:
         config = {"workers": {"min": low, "start": start or high, "max": high}, "batch": {"per_worker": 16},
                   "trainer": synthetic(), "audit": {"every_steps": 10}, **sections}
         path = self.write(name + ".toml", toml(config))
-        return self.do("submit", path, "--name", name, *words)
+        return self.do("submit", path, "--name", name, *self.of_workers(), *words)
+
+    def of_workers(self):
+        """Agents of other hosts do not inherit the environment."""
+        variables = ("ELASTICTRAIN_STEP_LOG", harness.MARK) if self.lab else ()
+        return [word for name in variables for word in ("-x", f"{name}={self.environment[name]}")]
 
     def status(self, name):
         done = self.command("status", name, "--json")

@@ -157,6 +157,10 @@ void Cluster::handle(const HostsChanged& event, double now_s) {
     }
   }
   if (next == hosts_) return;
+  for (std::uint32_t host = 0; host < next.size(); ++host) {
+    if (host < hosts_.size() && next[host] == hosts_[host]) continue;
+    for (auto& [id, job] : jobs_) job.losses.erase(host);
+  }
   hosts_ = std::move(next);
   for (std::uint32_t host = 0; host < hosts_.size(); ++host) book_.set_host(host, hosts_[host].slots);
   write(record::Hosts{hosts_});

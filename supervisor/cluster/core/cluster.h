@@ -230,7 +230,10 @@ class Cluster {
   void take_in(Job& job, const Join& event, double now_s);
   void hear(Job& job, std::uint64_t lease, const Slots& holds, bool stands, double now_s);
   void take_figures(Job& job, const Report& report, double now_s);
-  bool take_lost(Job& job, const std::vector<std::uint32_t>& lost, double now_s);
+  bool take_lost(Job& job, const std::vector<std::uint32_t>& reported, double now_s);
+  void look_at_losses(Job& job, double now_s);
+  void block_lost(Round& round) const;
+  bool is_worked_on(std::uint32_t host) const;
   bool take_rates(Job& job, const Report& report) const;
   void lose(Job& job, double now_s);
   void left(Job& job, int status, const std::string& why, double now_s);

@@ -70,15 +70,14 @@ void Cluster::go_on_deciding(double now_s) {
   ++decisions_;
 }
 
-// Slots that nobody can be given now: of runs that are lost or ending, and those that are overdue.
+// Slots that nobody can be given now: of runs that are lost or ending, those that are overdue, and of lost hosts.
 void Cluster::gather(Round& round, double now_s) {
   round.usable.resize(hosts_.size());
   for (std::uint32_t host = 0; host < hosts_.size(); ++host) round.usable[host].assign(hosts_[host].slots, true);
   for (auto& [id, job] : jobs_) {
     if (!job.live()) continue;
     account(job, now_s);
-    if (now_s >= job.lost_again_s) job.lost_again_s = kNever;
-    again_s_ = std::min(again_s_, job.lost_again_s);
+    look_at_losses(job, now_s);
     Slots gone = pinned(job) ? book_.owned(id) : book_.overdue(id, now_s - settings_.recall_timeout_s);
     std::erase_if(gone, [&, me = id](auto slot) { return book_.other_owner(me, slot) != 0; });
     round.block(gone);
@@ -86,6 +85,7 @@ void Cluster::gather(Round& round, double now_s) {
     if (takes_part || at_work(job)) round.jobs.push_back(&job);
     if (!takes_part && !pinned(job) && !at_work(job)) round.idle.push_back(&job);
   }
+  block_lost(round);
   round.jobs.erase(std::remove_if(round.jobs.begin(), round.jobs.end(), [this](Job* job) { return pinned(*job); }),
                    round.jobs.end());
   std::stable_sort(round.jobs.begin(), round.jobs.end(),

@@ -2,6 +2,7 @@
 // seconds of the cluster's own clock, which goes on where it stood after the cluster process was restarted.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <map>
 #include <optional>
@@ -103,6 +104,13 @@ struct Trial {
   Slots from, to;
 };
 
+// A host that its run has found lost.
+struct HostLoss {
+  bool reported = false;  // in its newest report
+  double wait_s = 0;      // before it is given the host again
+  double until_s = 0;     // until then
+};
+
 struct Job {
   JobId id = 0;
   JobSpec spec;
@@ -144,12 +152,11 @@ struct Job {
   double may_move_from_s = 0;  // after a move that came to nothing
   std::optional<Move> move;
   std::optional<Trial> trial;
-  std::vector<std::uint32_t> lost_hosts;
-  double lost_wait_s = 0;        // before it may try a host again that it had found lost; doubles
-  double lost_again_s = kNever;  // then; never: nothing to try
-  std::uint32_t slots_in_time = 0;  // that it is to have at least, to end in time; 0: none
-  bool in_time = false;             // they could be given
-  bool foreseen = false;            // how many they are is known
+  std::map<std::uint32_t, HostLoss> losses;  // by host
+  std::vector<std::uint32_t> lost_hosts;     // of these, those that it is not given now
+  std::uint32_t slots_in_time = 0;           // that it is to have at least, to end in time; 0: none
+  bool in_time = false;                      // they could be given
+  bool foreseen = false;                     // how many they are is known
   bool overdue_reported = false;
   bool to_stand = false;             // once it has given back what it has to
   bool below_share = false;          // it goes on with fewer slots than it may have
@@ -172,6 +179,9 @@ struct Job {
 
   bool own() const { return !spec.arguments.empty(); }
   bool live() const { return phase != Phase::kEnded; }
+  bool has_lost(std::uint32_t host) const {
+    return std::find(lost_hosts.begin(), lost_hosts.end(), host) != lost_hosts.end();
+  }
   bool may_run() const { return phase == Phase::kQueued || phase == Phase::kStarting || phase == Phase::kJoined; }
 };
 

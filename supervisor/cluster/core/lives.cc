@@ -17,8 +17,6 @@ constexpr int kUnavailableStatus = 69;
 constexpr int kCannotGoOn = 70;
 constexpr double kFirstDelay_s = 1;
 constexpr double kLongestDelay_s = 60;
-constexpr double kFirstLostWait_s = 10;
-constexpr double kLongestLostWait_s = 600;
 
 }  // namespace
 
@@ -140,21 +138,6 @@ void Cluster::handle(const Report& event, double now_s) {
   }
   take_figures(*job, event, now_s);
   hear(*job, event.lease, event.holds, event.stands, now_s);
-}
-
-// True: there is one more. A run forgets a host that is not in its lease, whatever has become of it, so one that is
-// not lost any more is only tried again after a while.
-bool Cluster::take_lost(Job& job, const std::vector<std::uint32_t>& lost, double now_s) {
-  const auto one_is_new = [](const std::vector<std::uint32_t>& hosts, const std::vector<std::uint32_t>& known) {
-    return std::any_of(hosts.begin(), hosts.end(),
-                       [&](std::uint32_t host) { return std::find(known.begin(), known.end(), host) == known.end(); });
-  };
-  const bool finds = one_is_new(lost, job.lost_hosts), forgets = one_is_new(job.lost_hosts, lost);
-  job.lost_hosts = lost;
-  if (finds) job.lost_wait_s = std::clamp(2 * job.lost_wait_s, kFirstLostWait_s, kLongestLostWait_s);
-  if (forgets) job.lost_again_s = now_s + job.lost_wait_s;
-  if (forgets) again_s_ = std::min(again_s_, job.lost_again_s);
-  return finds;
 }
 
 void Cluster::take_figures(Job& job, const Report& report, double now_s) {

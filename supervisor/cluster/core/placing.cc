@@ -97,7 +97,7 @@ std::vector<std::uint32_t> Cluster::room_for(const Job& job, const std::vector<s
   for (std::uint32_t host = 0; host < room.size(); ++host) {
     const auto& asked = job.spec.hosts;
     const bool allowed = asked.empty() || std::find(asked.begin(), asked.end(), hosts_[host].name) != asked.end();
-    const bool lost = std::find(job.lost_hosts.begin(), job.lost_hosts.end(), host) != job.lost_hosts.end();
+    const bool lost = job.has_lost(host);
     if (!allowed || lost) room[host] = 0;
   }
   return room;

@@ -61,7 +61,7 @@ void Cluster::find_full(Round& round) const {
 Slots Cluster::own_place(const Round& round, const Job& job) const {
   Slots slots = book_.parked(job.id);
   std::erase_if(slots, [&](auto slot) {
-    const bool lost = std::find(job.lost_hosts.begin(), job.lost_hosts.end(), slot.host) != job.lost_hosts.end();
+    const bool lost = job.has_lost(slot.host);
     return lost || !round.is_usable(slot);
   });
   return slots;

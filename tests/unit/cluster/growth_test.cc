@@ -131,7 +131,8 @@ TEST_CASE("the slots of a helper that goes are used until they are given back") 
   CHECK(story.job(job).share == 1);
 }
 
-// One slot each: the first job stays on node1, the second one grows onto the others.
+// One slot each: the first job stays on node1, the second one grows onto the others. It is another user's: what it says
+// of hosts holds for itself only.
 struct ThreeHosts : Story {
   JobId stays = 0, grows = 0;
   ThreeHosts() : Story(growing()) {
@@ -140,7 +141,7 @@ struct ThreeHosts : Story {
     spec.suspends = true;
     stays = submit("stays", spec);
     spec.max = 2;
-    grows = submit("grows", spec);
+    grows = submit("grows", spec, {}, {7, "other", false});
     change_hosts({{"node1", 1}, {"node2", 1, "2"}, {"node3", 1, "3"}});
     REQUIRE(job(grows).share == 2);
   }

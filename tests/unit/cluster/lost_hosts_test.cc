@@ -49,5 +49,55 @@ TEST_CASE_FIXTURE(Lost, "what a run has found is forgotten when its process has 
   CHECK(job(job_).share == 4);
 }
 
+// Two jobs on two hosts of two slots each; the second one has lost the second host.
+struct Shared : Story {
+  explicit Shared(const Owner& owner) {
+    change_hosts({{"h1", 2}, {"h2", 2}});
+    JobSpec spec;
+    spec.min = 1;
+    spec.start = spec.max = 4;
+    spec.suspends = true;
+    first = submit("first", spec);
+    second = submit("second", spec, {}, owner);
+    for (const JobId id : {first, second}) report(id, 1, {});
+    on_second_host = cluster().book().lease(second).slots.front().host;
+    REQUIRE(share(first) == 2);
+    REQUIRE(share(second) == 2);
+  }
+  std::uint32_t share(JobId id) const { return job(id).share; }
+  void lose(JobId id) { report(id, 10, {}, {on_second_host}); }
+  JobId first = 0, second = 0;
+  std::uint32_t on_second_host = 0;
+};
+
+TEST_CASE("what a job of the cluster's user has lost is shared by nobody, and the rest evenly") {
+  Shared story({0, "root", true});
+  story.lose(story.second);
+  CHECK(story.share(story.first) == 1);
+  CHECK(story.share(story.second) == 1);
+  story.report(story.second, 20, {}, {});
+  story.wait(11);
+  story.give(Tick{});
+  CHECK(story.share(story.first) == 2);  // of the two hosts; the other one does not join it on both network cards
+}
+
+TEST_CASE("what another user's job says to have lost is lost for that job only") {
+  Shared story({7, "other", false});
+  story.lose(story.second);
+  CHECK(story.share(story.first) == 2);
+}
+
+TEST_CASE("a host on which a job works is not lost, whatever another one says") {
+  Shared story({0, "root", true});
+  story.order(story.second, Order::kPause);
+  REQUIRE(story.share(story.first) == 4);
+  story.order(story.second, Order::kResume);
+  for (const JobId id : {story.first, story.second}) story.report(id, 2, {});
+  REQUIRE(story.share(story.second) == 2);
+  const std::uint32_t other = story.cluster().book().lease(story.first).slots.front().host;
+  story.report(story.second, 10, {}, {other});
+  CHECK(story.share(story.first) == 2);
+}
+
 }  // namespace
 }  // namespace elastictrain::jobs::test

@@ -3,6 +3,7 @@
 // restarted.
 #pragma once
 
+#include <algorithm>
 #include <memory>
 #include <optional>
 #include <string>
@@ -32,9 +33,9 @@ class Story {
     return submit(name, spec);
   }
 
-  JobId submit(const std::string& name, JobSpec spec, Limits limits = {}) {
+  JobId submit(const std::string& name, JobSpec spec, Limits limits = {}, const Owner& owner = {0, "root", true}) {
     spec.name = name;
-    step(Submit{1, {0, "root", true}, limits, spec, now_s_});
+    step(Submit{1, owner, limits, spec, now_s_});
     const JobId id = cluster_->jobs().rbegin()->first;
     if (job(id).share > 0) join(id);
     return id;
@@ -44,7 +45,7 @@ class Story {
     const Job& job = cluster_->jobs().at(id);
     Join join;
     join.connection = id;
-    join.owner = {0, "root", true};
+    join.owner = job.owner;
     join.job = id_text(id);
     join.directory = "/runs/" + job.spec.name;
     join.spec = job.spec;
@@ -130,7 +131,11 @@ class Story {
     report.lease = lease.version;
     report.holds = lease.slots;
     report.samples = job.samples;
-    report.lost_hosts = job.lost_hosts;
+    for (const std::uint32_t host : job.lost_hosts) {
+      const bool is_leased =
+          std::any_of(lease.slots.begin(), lease.slots.end(), [host](auto slot) { return slot.host == host; });
+      if (is_leased) report.lost_hosts.push_back(host);  // a run forgets the others
+    }
     for (const auto& [workers, one] : job.rates) report.rates.push_back({workers, one.samples_per_s, one.views});
     step(report);
   }

@@ -1,0 +1,63 @@
+// Hosts that are on the list and that runs cannot reach. A run forgets a host that is not in its lease, whatever has
+// become of it, so one that it found lost is not given to it again for a while, which doubles each time that it is lost
+// again. What a job of the cluster's own user has found holds for all jobs, unless one of them works there.
+#include <algorithm>
+
+#include "supervisor/cluster/core/deciding.h"
+
+namespace elastictrain::jobs {
+namespace {
+
+constexpr double kFirstWait_s = 10;
+constexpr double kLongestWait_s = 600;
+constexpr double kForgotten_s = 60;  // after the wait, without another loss
+
+}  // namespace
+
+// True: its run has found another one.
+bool Cluster::take_lost(Job& job, const std::vector<std::uint32_t>& reported, double now_s) {
+  bool finds = false;
+  for (auto& [host, loss] : job.losses) loss.reported = false;
+  for (const std::uint32_t host : reported) {
+    HostLoss& loss = job.losses[host];
+    const bool is_new = !job.has_lost(host);
+    if (is_new) loss.wait_s = std::clamp(2 * loss.wait_s, kFirstWait_s, kLongestWait_s);
+    finds = finds || is_new;
+    loss.reported = true;
+    loss.until_s = now_s + loss.wait_s;
+  }
+  look_at_losses(job, now_s);
+  return finds;
+}
+
+void Cluster::look_at_losses(Job& job, double now_s) {
+  std::erase_if(job.losses, [&](const auto& entry) {
+    return !entry.second.reported && now_s >= entry.second.until_s + kForgotten_s;
+  });
+  job.lost_hosts.clear();
+  for (const auto& [host, loss] : job.losses) {
+    const bool waits = now_s < loss.until_s;
+    if (loss.reported || waits) job.lost_hosts.push_back(host);
+    if (waits && !loss.reported) again_s_ = std::min(again_s_, loss.until_s);
+  }
+}
+
+// Of a decision.
+void Cluster::block_lost(Round& round) const {
+  for (std::uint32_t host = 0; host < hosts_.size(); ++host) {
+    const bool lost = std::any_of(jobs_.begin(), jobs_.end(), [&](const auto& entry) {
+      return entry.second.live() && entry.second.owner.of_cluster && entry.second.has_lost(host);
+    });
+    if (lost && !is_worked_on(host)) round.usable[host].assign(round.usable[host].size(), false);
+  }
+}
+
+bool Cluster::is_worked_on(std::uint32_t host) const {
+  return std::any_of(jobs_.begin(), jobs_.end(), [&](const auto& entry) {
+    if (entry.second.has_lost(host)) return false;
+    const Slots held = book_.held(entry.first);
+    return std::any_of(held.begin(), held.end(), [&](auto slot) { return slot.host == host; });
+  });
+}
+
+}  // namespace elastictrain::jobs

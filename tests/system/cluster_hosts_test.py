@@ -1,0 +1,113 @@
+"""A cluster of four hosts of four slots, each with its own network, host name and sshd: what becomes of its jobs when hosts,
+supervisors and the cluster process are lost."""
+
+import os
+import signal
+import time
+
+import harness
+from cluster_lab import Cluster
+from harness import Case, members, wait_until
+from lab import Lab
+
+
+class Hosts(Case):
+    @classmethod
+    def setUpClass(cls):
+        cls.lab = Lab(hosts=4).__enter__()
+        cls.addClassCleanup(cls.lab.close)
+
+    def tearDown(self):
+        for host in self.lab.hosts:
+            host.set_link(True)
+        super().tearDown()
+
+    def start(self, **settings):
+        self.cluster = Cluster(self, lab=self.lab, **settings).start()
+        self.addCleanup(lambda: self.assertEqual(self.lab.wait_remote_pids_gone(), {}))
+        return self.cluster
+
+    def workers(self, name):
+        return {worker["pid"]: worker["host"] for worker in members(self.cluster.status(name))}
+
+    def submit(self, name, low, most, start, **sections):
+        """A host is given up soon, and the slots of its workers with it."""
+        sections.setdefault("timeouts", {"orphan_grace_ms": 4000, "grace_ms": 1000})
+        self.cluster.submit(name, low, most, start, **sections)
+
+    def wait_shares(self, what, patience_s=90, **shares):
+        """Shares by job: a number, or a range. Two jobs on several hosts do not share a network card, so that slots may
+        be left over."""
+        def fits(size, wanted):
+            return size in wanted if isinstance(wanted, range) else size == wanted
+
+        def look():
+            return all(fits(len(self.workers(name)), wanted) for name, wanted in shares.items())
+        try:
+            wait_until(look, patience_s, f"{shares}, {what}")
+        except harness.Failed as failed:
+            states = "\n".join(self.cluster.do("status", name) for name in shares)
+            raise harness.Failed(f"{failed}\n{self.cluster.do('queue', '--all')}{self.cluster.text()}{states}") from None
+
+    def end(self, *names):
+        """Each sample was counted once, whatever happened, and nothing is left."""
+        for name in names:
+            self.cluster.do("cancel", name)
+        for name in names:
+            self.cluster.wait_job(name, lambda job: job["phase"] == "ended", "the end")
+            audit = self.cluster.run_journal(name, "audit")[-1]
+            self.assertEqual([audit[what] for what in ("missing", "repeated", "unequal_hashes")], [0, 0, 0], audit)
+        wait_until(lambda: self.cluster.processes() == [self.cluster.process.pid], 30, "the end of all processes")
+        self.cluster.assert_slots_used_once()
+
+    def test_a_lost_host_costs_its_own_workers_only_and_is_used_again(self):
+        cluster = self.start()
+        self.submit("a", 1, 16, 16)
+        self.wait_shares("alone", a=16)
+        self.submit("b", 1, 16, 8)
+        self.wait_shares("shared", a=8, b=8)
+        before = {name: self.workers(name) for name in ("a", "b")}
+        host = self.lab.host(sorted(before["b"].values())[-1])
+        host.power_off()
+        self.wait_shares("without the host", a=6, b=6)
+        for name, workers in before.items():
+            left = {pid for pid, where in workers.items() if where != host.name}
+            self.assertGreaterEqual(len(left & self.workers(name).keys()), min(6, len(left)), "a healthy worker was restarted")
+        host.power_on()
+        self.wait_shares("the host is back", a=8, b=range(6, 9))
+        self.end("a", "b")
+
+    def test_a_job_that_needs_a_lost_host_goes_on_when_it_is_back(self):
+        cluster = self.start()
+        self.submit("all", 16, 16, 16, checkpoint={"directory": os.path.join(cluster.directory, "checkpoints"),
+                                                   "interval_steps": 20})
+        self.wait_shares("at first", all=16)
+        self.lab.host("node2").power_off()
+        cluster.wait_job("all", lambda job: job["slots"] == 0, "that it waits")
+        self.lab.host("node2").power_on()
+        self.wait_shares("again", all=16)
+        self.end("all")
+
+    def test_the_cluster_and_a_supervisor_are_killed_while_slots_pass_on(self):
+        cluster = self.start()
+        self.submit("a", 1, 16, 16)
+        self.wait_shares("alone", a=16)
+        alone = self.workers("a")
+        self.submit("b", 1, 16, 8)
+        time.sleep(0.3)
+        cluster.kill()
+        cluster.start()
+        self.wait_shares("after the cluster's death", a=8, b=8)
+        self.assertLessEqual(self.workers("a").keys(), alone.keys(), "a healthy worker was restarted")
+        before = {name: self.workers(name) for name in ("a", "b")}
+        self.submit("c", 1, 5, 5)
+        time.sleep(0.3)
+        os.kill(cluster.job("a")["pid"], signal.SIGKILL)
+        self.wait_shares("after the supervisor's death", a=6, b=5, c=range(3, 6))
+        for name, workers in before.items():
+            self.assertLessEqual(self.workers(name).keys(), workers.keys(), "a healthy worker was restarted")
+        self.end("a", "b", "c")
+
+
+if __name__ == "__main__":
+    harness.main()
