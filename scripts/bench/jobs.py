@@ -6,6 +6,7 @@ import json
 import os
 import random
 import selectors
+import shutil
 import signal
 import socket
 import statistics
@@ -17,6 +18,7 @@ import rows
 import swap
 from cluster_lab import Cluster, Contention
 from harness import BINARY, members, read_steps, synthetic, toml, wait_until
+from lab import Lab
 from leases import Cleanups, cpu_s
 
 STEP_S = 0.25
@@ -167,8 +169,9 @@ class Jobs:
         config = {"workers": {"min": low, "start": low, "max": high}, "batch": {"per_worker": 8}, "trainer": trainer,
                   "audit": {"every_steps": 0}, **sections}
         path = self.cluster.write(name + ".toml", toml(config))
-        subprocess.run([BINARY, "submit", path, "--name", name], check=True, stdin=subprocess.DEVNULL,
-                       stdout=subprocess.DEVNULL, env={**self.cluster.environment, "ELASTICTRAIN_STEP_LOG": steps})
+        environment = {**self.cluster.environment, "ELASTICTRAIN_STEP_LOG": steps}
+        subprocess.run([BINARY, "submit", path, "--name", name, *self.cluster.of_workers(environment)], check=True,
+                       stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, env=environment)
 
     def times(self, name):
         return swap.step_times(read_steps(self.logs[name]))
@@ -179,10 +182,65 @@ class Jobs:
             return [record["idle_ms"] for record in map(json.loads, file) if record["event"] == "idle"]
 
 
-def live_burst(repetitions):
-    """30 submissions in 10 s on 16 slots: the first job gives its slots to the others, one after another."""
+class Restarted:
+    """A job that ends with a checkpoint, and begins anew from it, where its size changes: what is done without elastictrain. Its
+    hosts are this machine alone, and its program starts in some milliseconds."""
+
+    def __init__(self, case):
+        self.directory = tempfile.mkdtemp(prefix="restarted-")
+        case.addCleanup(shutil.rmtree, self.directory)
+        self.number, self.process = 0, None
+        case.addCleanup(self.end)
+
+    def start(self, size):
+        self.number += 1
+        trainer = synthetic(compute_us_per_sample=int(STEP_S * 1e6 / 8), gradient="constant")
+        config = {"workers": {"min": size, "start": size, "max": size}, "batch": {"per_worker": 8}, "trainer": trainer,
+                  "hosts": {"list": ["localhost:16"]}, "audit": {"every_steps": 0},
+                  "checkpoint": {"directory": os.path.join(self.directory, "checkpoints"), "interval_steps": 1000}}
+        path = os.path.join(self.directory, "config.toml")
+        with open(path, "w") as file:
+            file.write(toml(config))
+        environment = {**os.environ, "ELASTICTRAIN_STATE_DIR": os.path.join(self.directory, "state"),
+                       "ELASTICTRAIN_STEP_LOG": os.path.join(self.directory, f"steps-{self.number}")}
+        os.mkdir(environment["ELASTICTRAIN_STEP_LOG"])
+        self.process = subprocess.Popen([BINARY, "run", path, "--name", f"part-{self.number}"], env=environment,
+                                        stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        return self
+
+    def end(self):
+        self.process.terminate()
+        self.process.wait(60)
+
+    def times(self):
+        logs = [os.path.join(self.directory, f"steps-{number + 1}") for number in range(self.number)]
+        return sorted(t for log in logs for t in swap.step_times(read_steps(log)).values())
+
+
+def restarted(sizes, seconds):
+    """`sizes`: (s, size) as they changed. The part of the steps that were possible in %, and what each restart cost in ms."""
     with Case() as case:
-        jobs = Jobs(case, 16, policy="afs-p", limits={"queued": 100})
+        run = Restarted(case).start(sizes[0][1])
+        wait_until(lambda: len(run.times()) > 3, 60, "its first steps")
+        began = time.monotonic()
+        while time.monotonic() - began < seconds:
+            due = [size for at, size in sizes if at <= time.monotonic() - began]
+            if due and due[-1] != sizes[0][1]:
+                sizes = [(0, due[-1]), *(one for one in sizes if one[0] > time.monotonic() - began)]
+                run.end()
+                run.start(due[-1])
+            time.sleep(0.05)
+        ended = time.monotonic()
+        times = [t for t in run.times() if began < t < ended]
+        lost = [1000 * (gap - STEP_S) for gap in swap.gaps(times) if gap > 2 * STEP_S]
+        return 100 * len(times) * STEP_S / (ended - began), lost, run.number - 1
+
+
+def live_burst(repetitions):
+    """30 submissions in 10 s on 4 hosts of 4 slots: the first job gives its slots to the others, one after another. Beside it
+    the first job's sizes once more, by restarts."""
+    with Lab(hosts=4) as lab, Case() as case:
+        jobs = Jobs(case, 4, policy="afs-p", limits={"queued": 100}, lab=lab)
         jobs.submit("job-0", 1, 16)
         jobs.cluster.wait_workers("job-0", 16, 120)
         began = time.monotonic()
@@ -197,12 +255,19 @@ def live_burst(repetitions):
         idle = [ms for number in range(30) if jobs.cluster.job(f"job-{number}")["slots"]
                 for ms in jobs.idle_ms(f"job-{number}")]
         jobs.cluster.assert_slots_used_once()
+        to_monotonic = time.monotonic() - time.time()
+        sizes = [(0, 16)] + [(record["t"] + to_monotonic - began, share["after"]) for record in jobs.cluster.journal("decided")
+                             for share in record["shares"] if share["job"] == 1 and record["t"] + to_monotonic > began]
+    part, lost, restarts = restarted(sizes, ended - began)
     step_ms = 1000 * alone
     yield rows.below("live-burst/idle", statistics.median(idle), "ms", round(step_ms, 1),
                      f"median of {len(idle)} changes, most {max(idle):.0f} ms; steps of {step_ms:.0f} ms")
     yield rows.below("live-burst/longest-idle", max(idle), "ms", round(2 * step_ms, 1))
     yield rows.at_least("live-burst/steps", 100 * made * alone / (ended - began), "%", 95,
                         "of the steps that the first job can make in this time")
+    yield rows.Row("live-burst/restarts", statistics.median(lost), "ms", "", None,
+                     f"lost by each of {restarts} restarts of the first job alone, with a checkpoint, on one machine; its sizes "
+                     f"changed {len(sizes) - 1} times; it makes {part:.0f} % of its steps")
 
 
 def work_for_ten_minutes(seed=1, jobs=20, slots=16, busy=0.8, seconds=500):

@@ -182,10 +182,10 @@ class Cluster:
         path = self.write(name + ".toml", toml(config))
         return self.do("submit", path, "--name", name, *self.of_workers(), *words)
 
-    def of_workers(self):
+    def of_workers(self, environment=None):
         """Agents of other hosts do not inherit the environment."""
         variables = ("ELASTICTRAIN_STEP_LOG", harness.MARK) if self.lab else ()
-        return [word for name in variables for word in ("-x", f"{name}={self.environment[name]}")]
+        return [word for name in variables for word in ("-x", f"{name}={(environment or self.environment)[name]}")]
 
     def status(self, name):
         done = self.command("status", name, "--json")
