@@ -2,6 +2,7 @@
 // become of it, so one that it found lost is not given to it again for a while, which doubles each time that it is lost
 // again. What a job of the cluster's own user has found holds for all jobs, unless one of them works there.
 #include <algorithm>
+#include <set>
 
 #include "supervisor/cluster/core/deciding.h"
 
@@ -22,6 +23,12 @@ bool Cluster::take_lost(Job& job, const std::vector<std::uint32_t>& reported, do
     HostLoss& loss = job.losses[host];
     const bool is_new = !job.has_lost(host);
     if (is_new) loss.wait_s = std::clamp(2 * loss.wait_s, kFirstWait_s, kLongestWait_s);
+    if (is_new && host < hosts_.size()) {
+      actions_.emplace_back(Tell{id_text(job.id) + " cannot reach " + hosts_[host].name + "; it is given " +
+                                     (job.owner.of_cluster ? "to jobs" : "to it") + " again after " +
+                                     std::to_string(static_cast<int>(loss.wait_s)) + " s",
+                                 true});
+    }
     finds = finds || is_new;
     loss.reported = true;
     loss.until_s = now_s + loss.wait_s;
@@ -42,13 +49,13 @@ void Cluster::look_at_losses(Job& job, double now_s) {
   }
 }
 
-// Of a decision.
 void Cluster::block_lost(Round& round) const {
-  for (std::uint32_t host = 0; host < hosts_.size(); ++host) {
-    const bool lost = std::any_of(jobs_.begin(), jobs_.end(), [&](const auto& entry) {
-      return entry.second.live() && entry.second.owner.of_cluster && entry.second.has_lost(host);
-    });
-    if (lost && !is_worked_on(host)) round.usable[host].assign(round.usable[host].size(), false);
+  std::set<std::uint32_t> lost;
+  for (const auto& [id, job] : jobs_) {
+    if (job.live() && job.owner.of_cluster) lost.insert(job.lost_hosts.begin(), job.lost_hosts.end());
+  }
+  for (const std::uint32_t host : lost) {
+    if (host < round.usable.size() && !is_worked_on(host)) round.usable[host].assign(round.usable[host].size(), false);
   }
 }
 
