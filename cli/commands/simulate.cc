@@ -163,6 +163,12 @@ Status use_positive(const char* flag_name, const std::string& text, double& targ
   return wrong_usage(std::string(flag_name) + ": '" + text + "' is not a number above 0");
 }
 
+Status use_spread(SimulateFlags& flags, const std::string& text) {
+  flags.hosts.spread = parse_number(text).value_or(0);
+  if (flags.hosts.spread > 0 && flags.hosts.spread <= 1) return {};
+  return wrong_usage("--spread: '" + text + "' is not a number above 0 and at most 1");
+}
+
 Status use_cost(SimulateFlags& flags, const std::string& text) {
   const std::size_t colon = std::min(text.find(':'), text.size());
   const std::string kind = text.substr(0, colon);
@@ -208,8 +214,9 @@ Status check_flags(const SimulateFlags& flags) {
     return wrong_usage("give the size of the cluster: --gpus N, --load X or --hosts NxSLOTS");
   const auto& hosts = flags.hosts;
   if (hosts.hosts == 0 &&
-      (hosts.interference > 0 || hosts.failure_every_s > 0 || hosts.stragglers > 0 || hosts.spread < 1)) {
-    return wrong_usage("--interference, --failures, --stragglers and --spread need hosts: --hosts NxSLOTS");
+      (hosts.interference > 0 || hosts.failure_every_s > 0 || hosts.stragglers > 0 || hosts.spread < 1 ||
+       hosts.migration)) {
+    return wrong_usage("--interference, --failures, --stragglers, --spread and --migration need hosts: --hosts NxSLOTS");
   }
   return {};
 }
@@ -396,13 +403,11 @@ std::vector<Argument> simulate_arguments(const std::shared_ptr<SimulateFlags>& f
           .instead_of({"--gpus", "--load"}),
       value("--interference", "X", "with hosts: the part of its speed that a job loses while it shares a host",
             [flags](Text text) { return use_part("--interference", text, flags->hosts.interference); }),
+      flag("--migration", "with hosts: workers move to other hosts where that pays, as on a live cluster",
+           flags->hosts.migration),
       value("--spread", "X",
             "with hosts: the part of its speed that a job keeps on twice as many as it needs; default 1, or as its table says",
-            [flags](Text text) -> Status {
-              flags->hosts.spread = parse_number(text).value_or(0);
-              if (flags->hosts.spread > 0 && flags->hosts.spread <= 1) return {};
-              return wrong_usage("--spread: '" + text + "' is not a number above 0 and at most 1");
-            }),
+            [flags](Text text) { return use_spread(*flags, text); }),
       value("--packing", "X", "policies that pack may let two jobs share slots; X: their speed there, of that alone",
             [flags](Text text) {
               const Status used = use_part("--packing", text, flags->packed_speed);

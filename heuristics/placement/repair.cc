@@ -196,6 +196,11 @@ class Finder {
 
 }  // namespace
 
+double rest_s(double start_s) {
+  constexpr double kRestsPerStart = 10, kLeastRest_s = 1, kLongestRest_s = 300;
+  return std::clamp(kRestsPerStart * start_s, kLeastRest_s, kLongestRest_s);
+}
+
 Repair find_repair(const std::vector<std::uint32_t>& free, const std::vector<Resident>& residents,
                    const std::vector<Seeker>& seekers) {
   return Finder(free, residents, seekers).find();

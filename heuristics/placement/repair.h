@@ -29,6 +29,9 @@ namespace elastictrain::heuristics::placement {
 inline constexpr double kHopedGain = 0.05;   // of the speed of a job, with fewer hosts than it was measured on
 inline constexpr double kLeastReturn = 2.0;  // of the gain over the price
 
+// How long a job stays where it is after a change: ten starts of a worker, so that moves cost a tenth at most.
+double rest_s(double start_s);
+
 // A job that has slots, and keeps as many.
 struct Resident {
   std::vector<Piece> held;               // at most one piece per host

@@ -158,6 +158,13 @@ class Simulate(Case):
         self.assertEqual(many.returncode, 0, many.stderr)
         self.assertEqual(without_time(one.stdout), without_time(many.stdout))
 
+    def test_moves_between_hosts_shorten_jobs_in_a_fragmented_cluster(self):
+        common = (JOBS, "--curves", CURVES, "--policy", "srtf,max-min,afs-l", "--hosts", "16x4", "--cost", "swap", "--limit", "60")
+        apart, together = (self.results(*common, "--spread", "0.8", *words) for words in ((), ("--migration",)))
+        for policy in ("srtf", "max-min", "afs-l"):
+            self.assertLess(float(together[policy]["avg_jct_s"]), 0.99 * float(apart[policy]["avg_jct_s"]), policy)
+        self.assertIn("need hosts", simulate(JOBS, "--policy", "fifo", "--gpus", "2", "--migration").stderr)
+
     def test_what_is_not_known_of_speeds_on_several_hosts_is_said_or_told(self):
         jobs = self.write("jobs.csv", NORMALISED + "a,0,10,2,c\n")
         self.write("curves.csv", "curve,gpus,iterations_per_s\nc,1,1\nc,2,2\n")

@@ -69,7 +69,7 @@ std::vector<Hosts::Wanted> Hosts::pass(double now_s) {
 
 std::vector<std::uint32_t> Hosts::place(const std::vector<Wanted>& wanted) {
   std::vector<std::uint32_t> host_slots;
-  for (const Host& host : hosts_) host_slots.push_back(host.is_up ? options_.slots : 0);
+  for (const Host& host : hosts_) host_slots.push_back(host.is_up ? options_.slots - host.reserved : 0);
   std::vector<placement::Job> jobs;
   for (const Wanted& one : wanted) jobs.push_back({one.slots, false, pieces(one.job)});
   auto placed = placement::place(host_slots, jobs);
@@ -94,10 +94,36 @@ double Hosts::speed(std::uint64_t job) const {
   return (slow ? kSpeedOfSlowHost : 1) * (shared ? 1 - options_.interference : 1);
 }
 
+std::vector<std::uint32_t> Hosts::free() const {
+  std::vector<std::uint32_t> free;
+  for (const Host& host : hosts_) free.push_back(host.is_up ? options_.slots - host.reserved : 0);
+  for (const auto& [job, held] : pieces_) {
+    for (const auto& piece : held) free[piece.host] -= piece.slots;
+  }
+  return free;
+}
+
+void Hosts::reserve(const std::vector<placement::Piece>& pieces) {
+  for (const auto& piece : pieces) hosts_[piece.host].reserved += piece.slots;
+}
+
+void Hosts::release(const std::vector<placement::Piece>& pieces) {
+  for (const auto& piece : pieces) hosts_[piece.host].reserved -= piece.slots;
+}
+
+void Hosts::move(std::uint64_t job, std::vector<placement::Piece> to) {
+  auto& held = pieces_[job];
+  for (const auto& piece : held) --hosts_[piece.host].jobs;
+  for (const auto& piece : to) ++hosts_[piece.host].jobs;
+  held = std::move(to);
+}
+
 double Hosts::spread(const sharing::Curve& curve, std::uint64_t job) const {
   const auto& held = pieces(job);
-  const std::uint32_t slots = placement::Placed{held}.slots();
-  const auto hosts = static_cast<std::uint32_t>(held.size());
+  return spread(curve, placement::Placed{held}.slots(), static_cast<std::uint32_t>(held.size()));
+}
+
+double Hosts::spread(const sharing::Curve& curve, std::uint32_t slots, std::uint32_t hosts) const {
   if (const auto measured = curve.on_hosts(slots, hosts)) return *measured;
   const std::uint32_t fewest = (slots + options_.slots - 1) / options_.slots;
   if (hosts <= fewest || options_.spread == 1) return 1;

@@ -26,6 +26,7 @@ struct HostOptions {
   double interference = 0;     // the part of its speed that a job loses while another one has slots on one of its hosts
   double failure_every_s = 0;  // mean time until a host fails; 0: none does
   double stragglers = 0;       // the part of the hosts that are slow
+  bool migration = false;      // workers move to other hosts where that pays
   double spread = 1;           // the part of its speed that a job keeps on twice the fewest hosts, if no curve says it
 };
 
@@ -45,9 +46,18 @@ class Hosts {
   std::vector<Wanted> pass(double now_s);
   // Places all jobs that want slots; the others have none from now on. Returns what each gets, at most what it wants.
   std::vector<std::uint32_t> place(const std::vector<Wanted>& wanted);
+  // Slots that no job has, by host.
+  std::vector<std::uint32_t> free() const;
+  bool is_up(std::uint32_t host) const { return hosts_[host].is_up; }
+  // Nobody is placed there from now on; and again as before.
+  void reserve(const std::vector<placement::Piece>& pieces);
+  void release(const std::vector<placement::Piece>& pieces);
+  // A job that keeps its size.
+  void move(std::uint64_t job, std::vector<placement::Piece> to);
   double speed(std::uint64_t job) const;
   // Of a job with this curve, in the slots of that one: the part that it keeps on their number of hosts.
   double spread(const sharing::Curve& curve, std::uint64_t job) const;
+  double spread(const sharing::Curve& curve, std::uint32_t slots, std::uint32_t hosts) const;
   const std::vector<placement::Piece>& pieces(std::uint64_t job) const;
 
  private:
@@ -56,6 +66,7 @@ class Hosts {
     bool is_slow = false;
     double next_s = 0;  // when that changes
     std::uint32_t jobs = 0;
+    std::uint32_t reserved = 0;
   };
 
   void lose(std::uint32_t host, std::vector<Wanted>& lost);

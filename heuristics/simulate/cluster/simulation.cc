@@ -5,6 +5,7 @@
 #include <optional>
 
 #include "heuristics/sharing/whole_shares.h"
+#include "heuristics/simulate/cluster/migration.h"
 #include "heuristics/simulate/cluster/progress.h"
 
 namespace elastictrain::heuristics::cluster {
@@ -47,6 +48,7 @@ class Simulation {
         error_rng_(options.seed) {
     view_.slots = options.slots;
     if (options.hosts.hosts > 0) hosts_.emplace(options.hosts, options.seed);
+    if (hosts_ && options.hosts.migration) migration_.emplace(options.cost);
     outcome_.jobs.resize(trace.jobs.size());
   }
 
@@ -58,6 +60,7 @@ class Simulation {
       admit_jobs();
       decide();
     }
+    if (migration_) outcome_.moves = migration_->moves();
     return std::move(outcome_);
   }
 
@@ -66,6 +69,7 @@ class Simulation {
     double next_s = again_s_;
     if (next_arrival_ < trace_.jobs.size()) next_s = std::min(next_s, trace_.jobs[next_arrival_].arrival_s);
     for (const Life& life : lives_) next_s = std::min(next_s, life.end_s);
+    if (migration_ && next_s < kNever) next_s = std::min(next_s, std::max(view_.now_s, migration_->next_event_s()));
     if (hosts_ && (next_s < kNever || view_.slots < options_.slots)) next_s = std::min(next_s, hosts_->next_event_s());
     return next_s;
   }
@@ -119,6 +123,7 @@ class Simulation {
     result.slot_s = life.slot_s_before + (view_.now_s - life.since_s) * job.held;
     result.finish_time_ratio = finish_time_ratio(life, given);
     outcome_.jobs[result.job] = result;
+    if (migration_) migration_->overtake(*hosts_, job.id);
     view_.ended.push_back({job.id, job.requested, result.slot_s, given.work, job.curve});
     if (watch_) watch_({view_.now_s, result.job, 0});
   }
@@ -144,6 +149,13 @@ class Simulation {
       }
     }
     view_.slots = hosts_->slots();
+    if (!migration_) return;
+    for (const std::uint64_t job : migration_->pass(*hosts_, view_.now_s)) {
+      if (options_.cost.kind != Cost::Kind::kRestart) continue;
+      Life& life = lives_[place_of(job)];
+      life.progress.set_slots(view_.now_s, 0, options_.cost);
+      life.progress.set_slots(view_.now_s, view_.jobs[place_of(job)].held, options_.cost);
+    }
   }
 
   void admit_jobs() {
@@ -218,6 +230,7 @@ class Simulation {
       carry_out();
       if (options_.settings.packs) set_pairs();
       if (hosts_ || options_.settings.packs) set_speeds();
+      if (migration_) look_for_moves();
     }
   }
 
@@ -288,7 +301,11 @@ class Simulation {
       const double slots = is_guest(place) ? 0 : decision_.grants[place].slots;
       wanted.push_back({view_.jobs[place].id, static_cast<std::uint32_t>(slots)});
     }
+    for (std::size_t place = 0; migration_ && place < lives_.size(); ++place) {
+      if (wanted[place].slots != view_.jobs[place].held) migration_->overtake(*hosts_, wanted[place].job);
+    }
     std::vector<std::uint32_t> slots = hosts_->place(wanted);
+    seekers_.clear();
     bool again = false;
     for (std::size_t place = 0; place < lives_.size(); ++place) {
       const std::uint32_t least =
@@ -296,12 +313,25 @@ class Simulation {
       if (slots[place] == wanted[place].slots || (slots[place] >= least && spec_.elastic)) continue;
       wanted[place].slots = 0;
       again = true;
+      if (least <= options_.hosts.slots) seekers_.push_back({least, {}});
     }
     if (again) slots = hosts_->place(wanted);
     for (std::size_t place = 0; place < lives_.size(); ++place) {
       if (!is_guest(place)) decision_.grants[place].slots = slots[place];
     }
     follow_hosts();
+  }
+
+  void look_for_moves() {
+    std::vector<Migration::Subject> subjects;
+    for (std::size_t place = 0; place < lives_.size(); ++place) {
+      const sharing::JobView& job = view_.jobs[place];
+      const Life& life = lives_[place];
+      if (job.held == 0 || job.beside != sharing::kNoJob) continue;
+      const double left_s = options_.lengths_known ? life.end_s - view_.now_s : job.running_s;
+      subjects.push_back({job.id, job.curve, life.beside == sharing::kNoJob, life.since_s, left_s});
+    }
+    migration_->look(*hosts_, subjects, seekers_, view_.now_s);
   }
 
   void set_speeds() {
@@ -351,6 +381,8 @@ class Simulation {
   sharing::Decision decision_;
   std::vector<Life> lives_;  // as View::jobs
   std::optional<Hosts> hosts_;
+  std::optional<Migration> migration_;
+  std::vector<placement::Seeker> seekers_;  // jobs that found no place, and fit on one host
   std::size_t next_arrival_ = 0;
   double again_s_ = kNever;
   double jobs_s_ = 0;  // integral of the number of jobs over time

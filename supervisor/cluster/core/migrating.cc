@@ -14,18 +14,12 @@ namespace placement = heuristics::placement;
 namespace {
 
 constexpr double kRateNoise = 0.02;    // of a measured speed
-constexpr double kRestsPerStart = 10;  // between two moves, in starts of a worker: so they cost a tenth at most
-constexpr double kLeastRest_s = 1, kLongestRest_s = 300;
 constexpr double kLookAgain_s = 5;       // where something could move and does not pay yet
 constexpr double kAfterFailure_s = 600;  // before a job is moved again that did not get to its new slots
 
 Slots without(Slots slots, const Slots& others) {
   std::erase_if(slots, [&](auto slot) { return std::binary_search(others.begin(), others.end(), slot); });
   return slots;
-}
-
-double rest_s(const Job& job) {
-  return std::clamp(kRestsPerStart * job.start_s, kLeastRest_s, kLongestRest_s);
 }
 
 std::string text_of(const Slots& slots, const std::vector<HostLine>& hosts) {
@@ -139,7 +133,7 @@ bool Cluster::is_steady(const Round& round, std::size_t place, double now_s) con
   const auto rate = job.rates_by_hosts.find({size, hosts_of(slots)});
   const bool measured = rate != job.rates_by_hosts.end() && rate->second.counts();
   return job.moves && alone && follows && settled && measured && now_s >= job.may_move_from_s &&
-         now_s >= job.placed_s + rest_s(job);
+         now_s >= job.placed_s + placement::rest_s(job.start_s);
 }
 
 std::vector<std::vector<bool>> Cluster::free_slots(const Round& round) const {
