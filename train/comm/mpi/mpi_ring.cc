@@ -5,8 +5,11 @@
 namespace elastictrain::comm {
 namespace {
 
-// Segments in flight in each direction.
-constexpr std::size_t kRingWindow = 4;
+// Segments in flight in each direction. More of them keep ranks busy that share cores, each of which waits for its turn;
+// those of two ranks should fit in a cache.
+std::size_t window_of(std::uint32_t ranks) {
+  return ranks > 2 ? 8 : 4;
+}
 
 }  // namespace
 
@@ -18,6 +21,7 @@ MpiRing::MpiRing(MpiChannel& channel, RingBlocks& blocks, std::uint32_t rank, st
       rank_(rank),
       size_(size),
       segment_(segment),
+      window_(window_of(size)),
       first_step_(reduces ? 0 : size - 1),
       last_step_(2 * size - 3) {}
 
@@ -40,10 +44,10 @@ Status MpiRing::run() {
   std::uint32_t sent = 0;
   while (sent < own || to_expect > 0 || channel_.expected() > 0) {
     bool moved = false;
-    for (; to_expect > 0 && channel_.expected() < kRingWindow; --to_expect) {
+    for (; to_expect > 0 && channel_.expected() < window_; --to_expect) {
       if (auto status = channel_.expect((rank_ + size_ - 1) % size_); !status) return status;
     }
-    if (sent < own && channel_.sending() < kRingWindow) {
+    if (sent < own && channel_.sending() < window_) {
       if (auto status = send_own_segment(sent++); !status) return status;
       moved = true;
     }

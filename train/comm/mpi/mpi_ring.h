@@ -47,6 +47,7 @@ class MpiRing {
   const std::uint32_t rank_;
   const std::uint32_t size_;
   const std::size_t segment_;
+  const std::size_t window_;  // segments
   const std::uint32_t first_step_;
   const std::uint32_t last_step_;
 };
