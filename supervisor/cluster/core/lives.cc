@@ -202,6 +202,7 @@ void Cluster::handle(const ProcessEnded& event, double now_s) {
   if (job.phase == Phase::kStarting) {
     failed(job, event.status, event.text, now_s);
   } else if (pinned(job)) {
+    job.lost_s = now_s;  // its agents were not orphans before
     job.probed_s = now_s;
     actions_.emplace_back(Probe{job.id});
   }
@@ -359,6 +360,7 @@ void Cluster::handle(const Probed& event, double now_s) {
     return goes_on ? left(job, event.status, "left with a checkpoint", now_s)
                    : finish(job, event.status, event.status == 0 ? "done" : "its run ended", now_s);
   }
+  if (event.state == State::kAlive) job.lost_s = now_s;
   if (event.state == State::kAlive || job.process) return;
   const bool waited = !resuming_ || now_s >= resume_until_s_;
   if (job.phase == Phase::kLost && job.own()) {
