@@ -33,7 +33,9 @@ bool Cluster::take_lost(Job& job, const std::vector<std::uint32_t>& reported, do
     loss.reported = true;
     loss.until_s = now_s + loss.wait_s;
   }
+  const std::size_t before = job.lost_hosts.size();
   look_at_losses(job, now_s);
+  if (!finds && job.lost_hosts.size() < before) decide_soon(now_s, id_text(job.id) + " may have a lost host again");
   return finds;
 }
 
