@@ -203,6 +203,7 @@ class Cluster {
   // In growth.cc.
   std::uint32_t useful_slots(const Job& job) const;
   std::uint32_t reach_with_helpers(const JobSpec& spec) const;
+  std::uint32_t own_slots() const;
   std::uint32_t slots_with_helpers() const { return std::max(slots(), settings_.most_slots); }
 
   void handle(const HostsChanged& event, double now_s);

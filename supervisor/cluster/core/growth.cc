@@ -58,6 +58,16 @@ std::uint32_t Cluster::reach_with_helpers(const JobSpec& spec) const {
   return static_cast<std::uint32_t>(std::min<std::uint64_t>(std::uint64_t{largest} * most_hosts, kNoLimit));
 }
 
+// Without helpers' hosts, whose last one may have brought more than there may be.
+std::uint32_t Cluster::own_slots() const {
+  std::uint32_t slots = 0;
+  for (const HostLine& host : hosts_) {
+    const auto is_it = [&](const HostLine& helper) { return helper.name == host.name; };
+    if (std::none_of(helpers_.begin(), helpers_.end(), is_it)) slots += host.slots;
+  }
+  return slots;
+}
+
 std::uint32_t Cluster::useful_slots(const Job& job) const {
   std::uint32_t most = std::min({job.spec.max, job.limits.slots, reach_with_helpers(job.spec)});
   if (job.wants) most = std::min(most, *job.wants);
@@ -91,7 +101,7 @@ SlotDemand Cluster::demand() const {
     demand.needed += std::min(wanted, kNoLimit - demand.needed);
     if (wanted > job.share) (job.share == 0 ? wait : gain).push_back(id_text(id));
   }
-  demand.needed = std::min(demand.needed, slots_with_helpers());
+  demand.needed = std::min(demand.needed, std::max(own_slots(), settings_.most_slots));
   demand.why = reason_of(wait, gain);
   for (std::uint32_t host = 0; host < hosts_.size(); ++host) {
     const auto found = used.find(host);

@@ -131,6 +131,15 @@ TEST_CASE("the slots of a helper that goes are used until they are given back") 
   CHECK(story.job(job).share == 1);
 }
 
+TEST_CASE("a helper that brought more than there may be raises no limit") {
+  Story story(growing(8));
+  story.submit("job", sizes(1, 12, 12));
+  CHECK(story.cluster().demand().needed == 8);
+  story.give(HelpersChanged{What::kCame, 5, "x1", {{"x1", 5, "1"}}});
+  story.change_hosts({{"h", 4}, {"x1", 5, "1"}});
+  CHECK(story.cluster().demand().needed == 8);
+}
+
 // One slot each: the first job stays on node1, the second one grows onto the others. It is another user's: what it says
 // of hosts holds for itself only.
 struct ThreeHosts : Story {
