@@ -205,10 +205,10 @@ void World::write(const Record& record) {
 
 // One of the two is not there any more; `slots` null: nowhere.
 void World::part(JobId job, const Slots* slots) {
-  std::erase_if(pairs_, [&](const auto& entry) {
-    const bool is_one = entry.second.first == job || entry.second.second == job;
-    return is_one && (slots == nullptr || std::find(slots->begin(), slots->end(), entry.first) != slots->end());
-  });
+  for (auto& [slot, pairs] : pairs_) {
+    if (slots != nullptr && std::find(slots->begin(), slots->end(), slot) == slots->end()) continue;
+    std::erase_if(pairs, [job](const auto& pair) { return pair.first == job || pair.second == job; });
+  }
 }
 
 void World::count_moves(const Record& record) {
@@ -219,7 +219,8 @@ void World::count_moves(const Record& record) {
 void World::learn_pairs(const Record& record) {
   if (const auto* leased = std::get_if<record::Leased>(&record)) {
     for (const Slot slot : leased->slots) {
-      if (leased->beside != 0) pairs_[slot] = {leased->job, leased->beside};
+      // Whoever was there beside it is there until it has given back the slot.
+      if (leased->beside != 0) pairs_[slot].insert(std::minmax(leased->job, leased->beside));
     }
   } else if (const auto* returned = std::get_if<record::Returned>(&record)) {
     part(returned->job, &returned->slots);
@@ -666,10 +667,8 @@ void World::check() {
       if (!run.computes_on(slot)) continue;
       const auto [other, first] = used.emplace(slot, &run);
       if (first) continue;
-      const auto pair = pairs_.find(slot);
-      const std::pair<JobId, JobId> jobs(other->second->job, run.job);
-      const bool packed =
-          pair != pairs_.end() && (pair->second == jobs || pair->second == std::pair(jobs.second, jobs.first));
+      const auto pairs = pairs_.find(slot);
+      const bool packed = pairs != pairs_.end() && pairs->second.contains(std::minmax(other->second->job, run.job));
       if (packed && twice.emplace(slot, &run).second) continue;
       fail("slot " + std::to_string(slot.host) + ":" + std::to_string(slot.number) + " has processes of " +
            other->second->name + " and " + run.name + (packed ? ", and of a third one" : ""));

@@ -114,7 +114,7 @@ class World {
   std::vector<StandIn> runs_;
   std::map<JobId, std::size_t> run_of_job_;
   std::map<JobId, std::uint64_t> versions_;
-  std::map<Slot, std::pair<JobId, JobId>> pairs_;  // that may both be there, as the journal says
+  std::map<Slot, std::set<std::pair<JobId, JobId>>> pairs_;  // that may both be there, as the journal says
   std::uint64_t kept_ = 0, undone_ = 0;
   std::map<record::MoveOutcome, std::uint64_t> moves_;
   std::map<JobId, std::string> moving_;  // when the cluster process was killed
