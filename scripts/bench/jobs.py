@@ -232,7 +232,7 @@ def restarted(sizes, seconds):
             time.sleep(0.05)
         ended = time.monotonic()
         times = [t for t in run.times() if began < t < ended]
-        lost = [1000 * (gap - STEP_S) for gap in swap.gaps(times) if gap > 2 * STEP_S]
+        lost = [1000 * (gap - STEP_S) for gap in swap.gaps(times) if gap > 1.2 * STEP_S]
         return 100 * len(times) * STEP_S / (ended - began), lost, run.number - 1
 
 

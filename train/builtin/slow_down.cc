@@ -6,7 +6,6 @@
 namespace elastictrain::train {
 namespace {
 
-constexpr std::uint64_t kCallsPerLook = 4;
 constexpr double kMaxNumber = 1e6;
 
 double read_number(const std::string& path, double otherwise) {
@@ -18,11 +17,10 @@ double read_number(const std::string& path, double otherwise) {
 }  // namespace
 
 NumberFile::NumberFile(const std::string& directory, const std::string& name, double otherwise)
-    : path_(directory.empty() ? "" : directory + "/" + name), otherwise_(otherwise), number_(otherwise) {}
+    : path_(directory.empty() ? "" : directory + "/" + name), otherwise_(otherwise) {}
 
-double NumberFile::next() {
-  if (!path_.empty() && calls_++ % kCallsPerLook == 0) number_ = read_number(path_, otherwise_);
-  return number_;
+double NumberFile::next() const {
+  return path_.empty() ? otherwise_ : read_number(path_, otherwise_);
 }
 
 SlowDown::SlowDown(std::span<const SlowWorker> slow, const std::string& directory, std::uint64_t worker_id)

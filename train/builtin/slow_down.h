@@ -14,20 +14,18 @@
 
 namespace elastictrain::train {
 
-// A number above 0, up to a million, from a file that is read every few calls; `otherwise` while there is none.
+// A number above 0, up to a million, from a file that is read at each call; `otherwise` while there is none.
 class NumberFile {
  public:
   NumberFile() = default;
   // `directory` may be empty: no file.
   NumberFile(const std::string& directory, const std::string& name, double otherwise);
 
-  double next();
+  double next() const;
 
  private:
   std::string path_;
   double otherwise_ = 1;
-  double number_ = 1;
-  std::uint64_t calls_ = 0;
 };
 
 class SlowDown {
