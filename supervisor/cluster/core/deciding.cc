@@ -225,8 +225,9 @@ void Cluster::bound(Round& round, double now_s) {
 void Cluster::adopt(Round& round, double now_s) {
   const bool any_stand_in =
       std::find(round.by_stand_in.begin(), round.by_stand_in.end(), true) != round.by_stand_in.end();
-  record::Decided decided{because_, any_stand_in ? kStandIn : settings_.policy,           round.slots,
-                          static_cast<std::uint32_t>(round.jobs.size()), 0, {}};
+  record::Decided decided{because_,    any_stand_in ? kStandIn : settings_.policy,
+                          round.slots, static_cast<std::uint32_t>(round.jobs.size()),
+                          0,           {}};
   for (Job* job : round.idle) {
     round.jobs.push_back(job);
     round.shares.push_back(0);
@@ -280,8 +281,19 @@ void Cluster::adopt(Round& round, double now_s) {
   for (const auto& [id, job] : jobs_) {
     if (job.move) book_.move(id);
   }
+  withdraw_unused();
   settle(now_s);
   send_places();
+}
+
+// Leases of jobs that are to have none and were never begun, as before a restart of the cluster process: there is no
+// run that could give them back.
+void Cluster::withdraw_unused() {
+  for (auto& [id, job] : jobs_) {
+    const bool begun = job.phase != Phase::kQueued || job.process || job.resume || !book_.held(id).empty();
+    if (begun || job.share > 0 || book_.owned(id).empty()) continue;
+    write(record::Returned{id, book_.vacate(id)});
+  }
 }
 
 }  // namespace elastictrain::jobs
