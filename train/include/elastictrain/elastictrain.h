@@ -37,6 +37,13 @@
 #define ET_API
 #endif
 
+/* Of enums that are arguments: in C++, as in C, they may have any value of an int, and the library checks it. */
+#ifdef __cplusplus
+#define ET_ENUM_BASE : int
+#else
+#define ET_ENUM_BASE
+#endif
+
 #ifdef __cplusplus
 extern "C" {
 #endif
@@ -117,7 +124,7 @@ typedef void (*et_change_callback)(const et_change* change, void* user_data);
 typedef void (*et_before_step)(const et_batch* batch, void* user_data);
 typedef void (*et_after_step)(const et_step_report* report, void* user_data);
 
-typedef enum et_type {
+typedef enum et_type ET_ENUM_BASE {
   ET_FLOAT32 = 0,
   ET_FLOAT16 = 1,
   ET_BFLOAT16 = 2,
@@ -128,7 +135,7 @@ typedef enum et_type {
   ET_BOOL = 7
 } et_type;
 
-typedef enum et_operation { ET_SUM = 0, ET_MAX = 1, ET_MIN = 2, ET_PRODUCT = 3 } et_operation;
+typedef enum et_operation ET_ENUM_BASE { ET_SUM = 0, ET_MAX = 1, ET_MIN = 2, ET_PRODUCT = 3 } et_operation;
 
 typedef enum et_synchronization {
   ET_SYNCHRONIZATION_GRADIENTS = 0,
