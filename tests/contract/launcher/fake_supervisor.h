@@ -156,14 +156,19 @@ class FakeSupervisor {
     auto agent = std::make_shared<Agent>();
     agent->connection = connection;
     agents.push_back(agent);
+    // The connection keeps its handlers.
     connection->start(
-        [agent](const std::string& body) {
+        [seen = std::weak_ptr(agent)](const std::string& body) {
+          const auto known = seen.lock();
+          if (!known) return;
           auto message = decode_body<AgentUp>(body);
           REQUIRE(message.ok());
-          if (const auto* report = std::get_if<AgentReport>(&*message)) agent->acknowledged_report = report->sequence;
-          agent->messages.push_back(std::move(*message));
+          if (const auto* report = std::get_if<AgentReport>(&*message)) known->acknowledged_report = report->sequence;
+          known->messages.push_back(std::move(*message));
         },
-        [agent](const Error&) { agent->closed = true; });
+        [seen = std::weak_ptr(agent)](const Error&) {
+          if (const auto known = seen.lock()) known->closed = true;
+        });
   }
 
   asio::io_context& io_;
