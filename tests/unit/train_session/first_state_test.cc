@@ -107,7 +107,8 @@ TEST_CASE("what travels every third step is that old where it is needed") {
   run.recover();
   run.wait_step(second, 12);
   run.stop_and_check();
-  CHECK(lack_of_the_first(run) == "3");  // of the steps 4, 5 and 6
+  const auto lacks = lack_of_the_first(run);
+  CHECK((lacks == "2" || lacks == "3"));  // of the steps 4 and 5, and of 6 if the second worker had begun it
 }
 
 TEST_CASE("memory of the session holds values whose own memory is gone when a loss repeats their sum") {
