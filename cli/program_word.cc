@@ -25,9 +25,13 @@ bool is_on_path(const std::string& name) {
 
 }  // namespace
 
+bool is_script(const std::string& word) {
+  return word.ends_with(".py") || word.ends_with(".sh");
+}
+
 bool begins_program(const std::string& word) {
   if (word.empty() || word.starts_with('-') || word.ends_with(".toml")) return false;
-  if (word.ends_with(".py") || word.ends_with(".sh")) return true;
+  if (is_script(word)) return true;
   std::error_code failed;
   const bool has_folder = word.find('/') != std::string::npos;
   if (has_folder || std::filesystem::exists(word, failed)) return has_folder && is_executable_file(word);

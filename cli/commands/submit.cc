@@ -17,6 +17,7 @@
 #include "cli/commands/run_flags.h"
 #include "cli/commands/run_plan.h"
 #include "cli/config/text.h"
+#include "cli/program_word.h"
 #include "launcher/process/process.h"
 #include "launcher/python_command.h"
 
@@ -47,15 +48,15 @@ int fail_submit(const std::string& text, int status) {
   return status;
 }
 
-// A program that only the hosts have is written after "--".
+// Without "--" it is a script, or was found here (program_word.h). One that only the hosts have is written after "--".
 Status check_program_here(const Invocation& invocation) {
   const bool anywhere = std::find(invocation.line.begin(), invocation.line.end(), "--") != invocation.line.end();
   if (invocation.program.empty() || anywhere) return {};
   const auto python = launcher::python_command(invocation.program);
   const std::string& word = python ? python->program.front() : invocation.program.front();
-  const bool is_path = word.find('/') != std::string::npos || word.ends_with(".py") || word.ends_with(".sh");
+  const bool is_file = python ? word != "-m" : is_script(word);
   std::error_code failed;
-  if (!is_path || std::filesystem::exists(word, failed) || failed) return {};
+  if (!is_file || std::filesystem::exists(word, failed) || failed) return {};
   return Error{ErrorCode::kInvalid, word +
                                         " does not exist here; a program that only the hosts have is written after "
                                         "--, e.g. -- " +
