@@ -18,6 +18,15 @@ struct LostRun : Story {
   }
   void probe(Probed::State state) { give(Probed{job_, state, 0}); }
   Phase phase() const { return job(job_).phase; }
+  // Its slots pass on when a whole grace is over from now.
+  void check_grace_begins() {
+    wait(2);
+    probe(Probed::State::kDead);
+    CHECK(phase() == Phase::kEnding);
+    wait(grace_s);
+    probe(Probed::State::kDead);
+    CHECK(phase() == Phase::kEnded);
+  }
   JobId job_ = 0;
   const double grace_s = plain().orphan_grace_s;
 };
@@ -26,23 +35,13 @@ TEST_CASE_FIXTURE(LostRun, "its agents are orphans from when its supervisor was 
   restart();  // so that its process is no child
   wait(grace_s - 1);
   probe(Probed::State::kAlive);
-  wait(2);
-  probe(Probed::State::kDead);
-  CHECK(phase() == Phase::kEnding);
-  wait(grace_s);
-  probe(Probed::State::kDead);
-  CHECK(phase() == Phase::kEnded);
+  check_grace_begins();
 }
 
 TEST_CASE_FIXTURE(LostRun, "they are orphans from the end of its process, not from the loss of its connection") {
   wait(grace_s - 1);
   give(ProcessEnded{job_, job(job_).attempt, 137, true, "killed"});
-  wait(2);
-  probe(Probed::State::kDead);
-  CHECK(phase() == Phase::kEnding);
-  wait(grace_s);
-  probe(Probed::State::kDead);
-  CHECK(phase() == Phase::kEnded);
+  check_grace_begins();
 }
 
 }  // namespace
