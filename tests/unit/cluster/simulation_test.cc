@@ -1,6 +1,7 @@
 // Whole clusters in simulated time, by seed. `ELASTICTRAIN_SEEDS=FROM:TO` runs other seeds than those of the default.
 #include <doctest/doctest.h>
 
+#include <climits>
 #include <cstdlib>
 #include <map>
 #include <string>
@@ -22,7 +23,8 @@ TEST_CASE("under any faults no slot is used twice, and every job ends at last") 
   std::uint64_t events = 0, kept = 0, undone = 0, came = 0, returned = 0, preempted = 0, answers = 0;
   std::map<record::MoveOutcome, std::uint64_t> moves;
   int broken = 0;
-  for (std::uint64_t seed = from; seed <= to && broken < 5; ++seed) {
+  const int most_broken = std::getenv("ELASTICTRAIN_SEEDS") == nullptr ? 5 : INT_MAX;  // a campaign names them all
+  for (std::uint64_t seed = from; seed <= to && broken < most_broken; ++seed) {
     World world(seed);
     const std::string problem = world.run();
     events += world.events();
