@@ -87,9 +87,8 @@ class Asking {
   double now_s() const { return now_s_; }
   template <class One>
   std::size_t count() const {
-    return static_cast<std::size_t>(std::count_if(journal_.begin(), journal_.end(), [](const Record& record) {
-      return std::holds_alternative<One>(record);
-    }));
+    return static_cast<std::size_t>(std::count_if(
+        journal_.begin(), journal_.end(), [](const Record& record) { return std::holds_alternative<One>(record); }));
   }
   const std::vector<Record>& journal() const { return journal_; }
   std::vector<std::string> told;
@@ -214,8 +213,9 @@ TEST_CASE("a bad answer counts for one decision, which the stand-in makes, and i
   REQUIRE(story.is_asked());
   story.fail("the library returned no decision");
   CHECK(story.slots(two) == 2);
-  CHECK(story.told == std::vector<std::string>{
-                          "the policy own.py does not work: the library returned no decision; max-min decides meanwhile"});
+  CHECK(story.told ==
+        std::vector<std::string>{
+            "the policy own.py does not work: the library returned no decision; max-min decides meanwhile"});
   story.submit("three");
   story.answer({4, 0, 0});
   CHECK(story.slots(one) == 4);

@@ -23,6 +23,14 @@
 
 namespace elastictrain::jobs::test {
 
+inline constexpr double kGrace_s = 15;  // of workers whose supervisor is lost
+
+inline std::uint32_t slots_of(const std::vector<HostLine>& hosts) {
+  std::uint32_t slots = 0;
+  for (const HostLine& host : hosts) slots += host.slots;
+  return slots;
+}
+
 class World {
  public:
   explicit World(std::uint64_t seed);
