@@ -3,7 +3,6 @@ supervisors and the cluster process are lost."""
 
 import os
 import signal
-import time
 
 import harness
 from cluster_lab import Cluster
@@ -48,6 +47,15 @@ class Hosts(Case):
         except harness.Failed as failed:
             states = "\n".join(self.cluster.do("status", name) for name in shares)
             raise harness.Failed(f"{failed}\n{self.cluster.do('queue', '--all')}{self.cluster.text()}{states}") from None
+
+    def wait_recalled(self, name, slots):
+        """Its newest lease is smaller than so many; it may still hold them."""
+        number = int(self.cluster.job(name)["id"][1:])
+
+        def look():
+            leased = [record for record in self.cluster.journal("leased") if record["job"] == number][-1]
+            return sum(len(host["slots"]) for host in leased["slots"]) < slots
+        wait_until(look, 30, f"a smaller lease of {name}", interval=0.001)
 
     def end(self, *names):
         """Each sample was counted once, whatever happened, and nothing is left."""
@@ -94,16 +102,16 @@ class Hosts(Case):
         self.wait_shares("alone", a=16)
         alone = self.workers("a")
         self.submit("b", 1, 16, 8)
-        time.sleep(0.3)
+        self.wait_recalled("a", 16)
         cluster.kill()
         cluster.start()
         self.wait_shares("after the cluster's death", a=8, b=8)
         self.assertLessEqual(self.workers("a").keys(), alone.keys(), "a healthy worker was restarted")
         before = {name: self.workers(name) for name in ("a", "b")}
         self.submit("c", 1, 5, 5)
-        time.sleep(0.3)
+        self.wait_recalled("a", 8)
         os.kill(cluster.job("a")["pid"], signal.SIGKILL)
-        self.wait_shares("after the supervisor's death", a=6, b=5, c=range(3, 6))
+        self.wait_shares("after the supervisor's death", a=6, b=range(4, 6), c=range(3, 6))
         for name, workers in before.items():
             self.assertLessEqual(self.workers(name).keys(), workers.keys(), "a healthy worker was restarted")
         self.end("a", "b", "c")
