@@ -1,12 +1,14 @@
 #!/usr/bin/env bash
 # Checks everything that needs a GPU, in under ten minutes, and prints a verdict and a table (Markdown).
 # Usage: scripts/gpu_check.sh [--quick] [--only PART[,PART…]] [--stories FILTER] [--budget S] [--standin] [--out FILE]
+#                             [--logs FOLDER]
 #        scripts/gpu_check.sh --pack [FILE]     builds here and packs all for a machine without packages or network
 #        scripts/gpu_check.sh --list            names the parts, the most valuable ones first
 #   Uses build/gpu_check/ if a package was unpacked there (tar xzf FILE -C build), otherwise builds.
 #   --quick    fewer repetitions: two or three minutes
 #   --stories  the stories of changes and losses whose names match, as doctest's --test-case
 #   --budget   seconds for all parts together (540, without a build); what did not fit is said
+#   --logs     keeps whole outputs in that folder
 #   --standin  against the stand-ins for CUDA and NCCL: tests this script, not a GPU
 # NCCL, NVRTC and cuBLAS are searched on the loader's path and in python3's nvidia packages.
 set -euo pipefail
@@ -18,7 +20,7 @@ standins=(cuda nvrtc cublas nccl)
 library=train/libelastictrain.so # of PyTorch programs
 
 usage() {
-  sed -n '2,13s/^# \{0,1\}//p' "$0"
+  sed -n '2,15s/^# \{0,1\}//p' "$0"
 }
 
 build() {
@@ -92,7 +94,7 @@ while [ $# -gt 0 ]; do
     --pack) pack "${2:-build/gpu_check.tar.gz}" && exit 0 ;;
     --list) PYTHONDONTWRITEBYTECODE=1 exec python3 scripts/bench/gpu_check.py --list ;;
     --quick) words+=(--quick) ;;
-    --only | --stories | --budget) words+=("$1" "${2:?$1 needs a value}") && shift ;;
+    --only | --stories | --budget | --logs) words+=("$1" "${2:?$1 needs a value}") && shift ;;
     --standin) standin=yes ;;
     --out) out=${2:?--out needs a file} && shift ;;
     *) usage >&2 && exit 64 ;;

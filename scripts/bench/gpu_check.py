@@ -12,6 +12,7 @@ import re
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 import typing
 
@@ -19,6 +20,7 @@ import bench
 import gpu
 import gpu_experiments as nccl
 import gpu_torch
+import gpu_trainer
 import rows
 
 # The same as the test gpu's stand-in runs: models are averaged and variances measured in host memory only.
@@ -29,6 +31,8 @@ FIRST_STORIES = ("*worker that joins gets the state*,*workers that leave end*,ra
 STORIES = os.path.join(rows.BUILD, "tests", "unit", "train_session", "unit_train_session")
 ID_HELPER = os.path.join(rows.BUILD, "tests", "standin", "et_nccl_id")
 LEAST_S = 5  # what is not worth to begin with
+HANGS = 3  # times what it needs: a part that takes longer is ended, for the others' sake
+logs = None  # the folder of whole outputs
 
 
 class TimeIsUp(BaseException):
@@ -70,18 +74,34 @@ def ranks_share_a_gpu():
         return True
 
 
+@contextlib.contextmanager
+def written_to(name):
+    """A file that is kept where --logs names a folder: it grows by what each part writes."""
+    if logs is None:
+        with tempfile.TemporaryFile("w+", errors="replace") as file:
+            yield file
+    else:
+        with open(os.path.join(logs, f"{time.time():.0f}-{name}"), "w+", errors="replace") as file:
+            yield file
+
+
 def stories(only):
     """Changes, losses and recoveries of real processes, bit-identical states checked."""
     environment = {**os.environ, **nccl.ON_ONE_GPU, "TEST_WORKER_DEVICE": "1", "ELASTICTRAIN_BACKEND": "nccl",
                    "ELASTICTRAIN_BINARY": ID_HELPER, "NCCL_RAS_ENABLE": "0"}
     begin = time.monotonic()
-    process = subprocess.Popen([STORIES, *WITHOUT, *([f"--test-case={only}"] if only else [])], env=environment,
-                               stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
-    try:
-        output, _ = process.communicate()
-    finally:
-        process.kill()
-        process.wait()
+    words = [*WITHOUT, "--duration=true", *([f"--test-case={only}"] if only else [])]
+    with written_to("stories.log") as log:
+        process = subprocess.Popen([STORIES, *words], env=environment, stdout=log, stderr=subprocess.STDOUT,
+                                   start_new_session=True)
+        try:
+            process.wait()
+        finally:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+        log.seek(0)
+        output = log.read()
     counts = re.search(r"test cases:\s*(\d+) \|\s*(\d+) passed \|\s*(\d+) failed", output)
     words = f"{counts[2]} of {counts[1]} passed" if counts else f"ended with status {process.returncode}"
     failed = [line[12:] for line in output.splitlines() if line.startswith("TEST CASE:")]
@@ -131,6 +151,7 @@ def parts(quick, story_filter):
         Part("kernels", "memory bandwidth of the kernels", 10, answers(lambda: nccl.kernels(rank, floats))),
         Part("gpu-kill", "one of three killed", 40, row("gpu-kill", repetitions)),
         Part("gpu-swap", "changes of size", 40, row("gpu-swap", repetitions)),
+        Part("trainer", "a data set on CPUs and GPUs", 60, lambda: gpu_trainer.lines(quick)),
         Part("torch", "PyTorch programs", 100, lambda: gpu_torch.lines(quick)),
         Part("stories", "all changes and losses", 100, lambda: stories(story_filter)),
         Part("beside", "builds beside a busy communicator", 60,
@@ -184,6 +205,7 @@ def parse():
     parser.add_argument("--only", action="append", default=[], metavar="PART[,PART…]")
     parser.add_argument("--stories", default="", metavar="FILTER", help="as doctest's --test-case")
     parser.add_argument("--budget", type=float, default=540, metavar="SECONDS")
+    parser.add_argument("--logs", metavar="FOLDER", help="keeps whole outputs there")
     parser.add_argument("--list", action="store_true")
     parser.add_argument("--standin", action="store_true", help="stand-ins cannot show speed")
     options = parser.parse_args()
@@ -204,7 +226,9 @@ def chosen(options):
 
 
 def main():
+    global logs
     options = parse()
+    logs = options.logs
     if options.list:
         for part in options.parts:
             print(f"{part.name:<14} {part.what}")
@@ -224,7 +248,7 @@ def main():
         if left < (LEAST_S if options.only else min(part.seconds / 2, options.budget / 4)):
             left_out.append(part.name)
             continue
-        bad += carry_out(part, left, left_out)
+        bad += carry_out(part, min(left, HANGS * part.seconds), left_out)
     if left_out:
         say(f"\nnot within {options.budget:.0f} s: {', '.join(left_out)}; --only {','.join(left_out)} runs them")
     slow = [part.name for part in options.parts if part.compares_speed and part not in chosen(options)]

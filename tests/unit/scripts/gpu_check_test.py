@@ -21,7 +21,7 @@ import rows  # noqa: E402
 from gpu_check import Part  # noqa: E402
 
 FIRST = ["connect", "first-stories", "kill", "abort", "revoke", "queued", "lonely", "overlap", "kernels", "gpu-kill", "gpu-swap",
-         "torch"]
+         "trainer", "torch"]
 
 
 def good():
@@ -60,7 +60,7 @@ class Budget(unittest.TestCase):
 
         with unittest.mock.patch.object(gpu_check, "time", clock):
             status, text = self.check([Part("a", "", 1, good), Part("long", "", needs, endless), Part("b", "", 50, good)])
-        self.assertIn("| long |  | not done after 540 s |", text)
+        self.assertIn(f"| long |  | not done after {min(540, 3 * needs)} s |", text)
         return status, text
 
     def test_what_hangs_fails_and_what_does_not_fit_is_named(self):
@@ -74,6 +74,15 @@ class Budget(unittest.TestCase):
         self.assertEqual(status, 0)
         self.assertIn("not within 540 s: long, b; --only long,b runs them", text)
         self.assertIn("verdict: PASSED", text)
+
+    def test_what_hangs_leaves_the_others_their_time(self):
+        def endless():
+            time.sleep(60)
+            yield True, "never"
+
+        status, text = self.check([Part("hangs", "", 0.05, endless), Part("b", "", 1, good)])
+        self.assertEqual((status, text.count("as it must be")), (1, 1))
+        self.assertIn("verdict: FAILED: hangs", text)
 
     def test_a_part_is_ended_when_its_time_is_up(self):
         with self.assertRaises(gpu_check.TimeIsUp), gpu_check.ended_after(0.05):
