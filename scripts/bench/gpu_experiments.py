@@ -15,6 +15,7 @@ IN_PROGRESS = 7
 NAMES = {0: "success", 1: "CUDA error", 2: "system error", 3: "internal error", 4: "invalid argument",
          5: "invalid usage", 6: "remote error", IN_PROGRESS: "in progress", -1: "not asked", -2: "stuck", -3: "absent"}
 FLOATS = 1 << 20
+QUIET_S = 5  # in which a survivor that is told of a loss learns it
 
 
 class Stuck(Exception):
@@ -190,21 +191,21 @@ def kill_in_mid_collective(program):
         victim.end()
         killed = time.monotonic()
         news = {}
-        while len(news) < 2 and time.monotonic() < killed + 20:
+        while len(news) < 2 and time.monotonic() < killed + QUIET_S:
             for number, rank in enumerate((first, second)):
                 code = rank.ask("error", "a")["code"]
                 if number not in news and code not in (0, IN_PROGRESS):
                     news[number] = (NAMES.get(code, code), (time.monotonic() - killed) * 1000)
             time.sleep(0.01)
         for number in range(2):
-            name, after = news.get(number, ("nothing in 20 s", 0))
+            name, after = news.get(number, (f"nothing in {QUIET_S} s", 0))
             lines.append(f"survivor {number}: async error: {name}, after {after:.0f} ms")
         for rank in (first, second):
             rank.say("shrink", "a", "b", 1, 2)
         answers = []
         for rank in (first, second):
             with contextlib.suppress(Stuck):
-                answers.append(rank.answer(30))
+                answers.append(rank.answer(15))
         lines.append("Shrink with ABORT: " + ", ".join(f"{NAMES.get(a['code'], a['code'])} ({a.get('ms', 0):.0f} ms)"
                                                       for a in answers) + " (trap 1 where it is the error above)")
     return lines

@@ -23,6 +23,7 @@
 #include "train/device/device_memory.h"
 #include "train/device/event.h"
 #include "train/device/kernel_module.h"
+#include "train/device/pinned_memory.h"
 #include "train/device/stream.h"
 
 namespace elastictrain {
@@ -51,7 +52,7 @@ struct Plane {
   device::Stream stream;
   device::DeviceMemory data;
   device::Event done;
-  float flag = 0;  // copied from and to by the device
+  device::PinnedMemory flag;  // a copy to other memory would wait for the sum before it, for ever if a peer is lost
   std::thread loop;
   std::atomic<bool> stop{false};
   std::atomic<std::uint64_t> sums{0};
@@ -149,6 +150,7 @@ class Rank {
     words >> floats;
     auto& plane = planes_[name];
     plane.data = need(device::DeviceMemory::allocate(device_, floats * sizeof(float)));
+    plane.flag = need(device::PinnedMemory::allocate(device_, sizeof(float)));
     need(plane.data.fill_zero(plane.stream.handle()));
     plane.loop = std::thread([this, &plane, floats] { sum_without_end(plane, floats); });
     say(R"({"code": 0})");
@@ -157,13 +159,14 @@ class Rank {
   // The first element is the number of ranks that want to stop: all ranks see it in the same sum.
   void sum_without_end(Plane& plane, std::size_t floats) {
     const device::Device::Scope scope(*device_);
+    auto& flag = *plane.flag.as<float>();
     auto last = Clock::now();
     while (true) {
-      plane.flag = plane.stop ? 1.0F : 0.0F;
-      need(plane.data.copy_in(&plane.flag, sizeof plane.flag, plane.stream.handle()));
+      flag = plane.stop ? 1.0F : 0.0F;
+      need(plane.data.copy_in(&flag, sizeof flag, plane.stream.handle()));
       auto* const data = plane.data.as<void>();
       if (const int code = sum_once(plane, data, floats)) return plane.failed.store(code);
-      need(plane.data.copy_out(&plane.flag, sizeof plane.flag, plane.stream.handle()));
+      need(plane.data.copy_out(&flag, sizeof flag, plane.stream.handle()));
       need(plane.done.record(plane.stream.handle()));
       while (plane.done.query() == device::kCudaNotReady) {
         if (plane.failed != 0) return;
@@ -172,7 +175,7 @@ class Rank {
       const double gap = ms_since(last);
       last = Clock::now();
       if (++plane.sums > 1 && gap > plane.longest_ms) plane.longest_ms = gap;
-      if (plane.flag > 0) return;
+      if (flag > 0) return;
     }
   }
 

@@ -55,6 +55,31 @@ TEST_CASE("a device that is not there is refused with its number") {
   CHECK(Device::open(0).value() == Device::open(0).value());
 }
 
+// What a host does not know of such a copy is that it waits behind a sum whose peer is lost.
+TEST_CASE("a copy to host memory waits for the stream, and does not if the memory is pinned") {
+  const auto device = gpu();
+  const auto stream = Stream::create(device);
+  REQUIRE(stream.ok());
+  const auto data = on_device(device, *stream, {1, 2, 3});
+  const auto pinned = PinnedMemory::allocate(device, data.bytes());
+  REQUIRE(pinned.ok());
+  std::atomic<bool> let_go{false};
+  const auto hold = [](void* flag) {
+    while (!*static_cast<std::atomic<bool>*>(flag)) std::this_thread::yield();
+  };
+  REQUIRE(standin_cuda_enqueue(stream->handle(), hold, &let_go) == 0);
+  REQUIRE(data.copy_out(pinned->as<void>(), data.bytes(), stream->handle()).ok());
+  std::thread later([&] {
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    let_go = true;
+  });
+  std::vector<float> pageable(3);
+  REQUIRE(data.copy_out(pageable.data(), data.bytes(), stream->handle()).ok());
+  CHECK(let_go);
+  CHECK(pageable == std::vector<float>{1, 2, 3});
+  later.join();
+}
+
 TEST_CASE("one pass keeps, sums the squares of and scales what a bucket holds") {
   const auto device = gpu();
   auto stream = Stream::create(device);

@@ -213,6 +213,26 @@ int release(void* memory) {
   return state().fault;
 }
 
+bool is_allocated(const void* address) {
+  const std::lock_guard lock(state().mutex);
+  auto after = state().memory.upper_bound(const_cast<void*>(address));
+  if (after == state().memory.begin()) return false;
+  const auto& [begin, piece] = *--after;
+  return static_cast<const char*>(address) < static_cast<const char*>(begin) + piece.bytes;
+}
+
+// A copy from or to host memory that is not pinned returns when it is done: it waits for all that is before it.
+int put_copy(const void* host, void* stream, std::function<void()> work) {
+  if (is_allocated(host)) return put(stream, std::move(work));
+  const auto mark = std::make_shared<Mark>();
+  const int code = put(stream, [work = std::move(work), mark] {
+    work();
+    reach(*mark);
+  });
+  if (code == 0) wait_for(*mark);
+  return code;
+}
+
 bool loads_lazily() {
   const char* mode = std::getenv("CUDA_MODULE_LOADING");
   return mode == nullptr || std::strcmp(mode, "EAGER") != 0;
@@ -378,10 +398,10 @@ STANDIN_API int cuMemFreeHost(void* memory) {
   return release(memory);
 }
 STANDIN_API int cuMemcpyHtoDAsync_v2(std::uint64_t to, const void* from, std::size_t bytes, void* stream) {
-  return put(stream, [=] { std::memcpy(at(to), from, bytes); });
+  return put_copy(from, stream, [=] { std::memcpy(at(to), from, bytes); });
 }
 STANDIN_API int cuMemcpyDtoHAsync_v2(void* to, std::uint64_t from, std::size_t bytes, void* stream) {
-  return put(stream, [=] { std::memcpy(to, at(from), bytes); });
+  return put_copy(to, stream, [=] { std::memcpy(to, at(from), bytes); });
 }
 STANDIN_API int cuMemcpyDtoDAsync_v2(std::uint64_t to, std::uint64_t from, std::size_t bytes, void* stream) {
   return put(stream, [=] {
