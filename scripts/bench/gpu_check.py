@@ -19,6 +19,7 @@ import typing
 import bench
 import gpu
 import gpu_experiments as nccl
+import gpu_mps
 import gpu_torch
 import gpu_trainer
 import rows
@@ -45,7 +46,7 @@ class Part:
     what: str
     seconds: float  # what it may need on a GPU
     lines: typing.Callable[[], typing.Iterable[tuple[bool, str]]]  # whether each is as it must be
-    compares_speed: bool = False
+    mps: str = "no"  # where ranks share a GPU: "needed", or it is left out, and "better"
 
 
 def say(text=""):
@@ -147,10 +148,9 @@ def parts(quick, story_filter):
         Part("queued", "Abort behind queued kernels", 40, answers(lambda: nccl.abort_behind_work(rank, queued))),
         Part("lonely", "builds whose peer never comes", 40,
              answers(lambda: nccl.lonely_builds(rank, 10 if quick else 50))),
-        Part("overlap", "sums beside the backward pass", 30, row("gpu-overlap", 1 if quick else 3)),
         Part("kernels", "memory bandwidth of the kernels", 10, answers(lambda: nccl.kernels(rank, floats))),
         Part("gpu-kill", "one of three killed", 40, row("gpu-kill", repetitions)),
-        Part("gpu-swap", "changes of size", 40, row("gpu-swap", repetitions)),
+        Part("gpu-swap", "changes of size", 100, row("gpu-swap", repetitions)),
         Part("trainer", "a data set on CPUs and GPUs", 60, lambda: gpu_trainer.lines(quick)),
         Part("torch", "PyTorch programs", 100, lambda: gpu_torch.lines(quick)),
         Part("stories", "all changes and losses", 100, lambda: stories(story_filter)),
@@ -162,8 +162,10 @@ def parts(quick, story_filter):
         Part("shrink", "two of three, nobody lost", 40, answers(lambda: nccl.shrink_or_fresh(rank, 3 if quick else 10))),
         Part("leaks", "many generations", 60, answers(lambda: nccl.leaks(rank, 20 if quick else 100))),
         Part("gpu-builds", "ways to build", 100, row("gpu-builds", 2)),
-        Part("gpu-overhead", "against bare NCCL", 60, row("gpu-overhead", repetitions), True),
-        Part("gpu-monitors", "with monitors and without", 60, row("gpu-monitors", repetitions), True),
+        Part("overlap", "sums beside the backward pass", 30, row("gpu-overlap", 1 if quick else 3), "better"),
+        Part("gpu-torch", "ResNet-50 beside DDP", 90, row("gpu-torch", 2 if quick else 3), "needed"),
+        Part("gpu-overhead", "against bare NCCL", 60, row("gpu-overhead", repetitions), "needed"),
+        Part("gpu-monitors", "with monitors and without", 60, row("gpu-monitors", repetitions), "needed"),
     ]
 
 
@@ -181,12 +183,12 @@ def ended_after(seconds):
         signal.signal(signal.SIGALRM, before)
 
 
-def carry_out(part, seconds, left_out):
+def carry_out(part, seconds, left_out, through_mps=False):
     """Prints its lines; returns what is wrong, if anything. A part that the budget ends in the time that it needs is left
     out; one that takes much longer hangs."""
     bad = []
     try:
-        with ended_after(seconds):
+        with ended_after(seconds), gpu_mps.used() if through_mps else contextlib.nullcontext():
             for good, line in part.lines():
                 say(f"| {part.name} | {part.what} | {line.replace('|', '/')} |")
                 bad += [] if good else [part.name]
@@ -220,8 +222,8 @@ def parse():
 def chosen(options):
     if options.only:
         return [part for part in options.parts if part.name in options.only]
-    if options.standin or ranks_share_a_gpu():
-        return [part for part in options.parts if not part.compares_speed]
+    if options.standin or (ranks_share_a_gpu() and not gpu_mps.is_there()):
+        return [part for part in options.parts if part.mps != "needed"]
     return options.parts
 
 
@@ -248,12 +250,13 @@ def main():
         if left < (LEAST_S if options.only else min(part.seconds / 2, options.budget / 4)):
             left_out.append(part.name)
             continue
-        bad += carry_out(part, min(left, HANGS * part.seconds), left_out)
+        bad += carry_out(part, min(left, HANGS * part.seconds), left_out,
+                         through_mps=part.mps != "no" and not options.standin and ranks_share_a_gpu() and gpu_mps.is_there())
     if left_out:
         say(f"\nnot within {options.budget:.0f} s: {', '.join(left_out)}; --only {','.join(left_out)} runs them")
-    slow = [part.name for part in options.parts if part.compares_speed and part not in chosen(options)]
+    slow = [part.name for part in options.parts if part.mps == "needed" and part not in chosen(options)]
     if slow and not options.only:
-        say(f"\nleft out, because ranks share a GPU: {', '.join(slow)}")
+        say(f"\nleft out, because ranks share a GPU and there is no MPS: {', '.join(slow)}")
     say(f"\nverdict: {'PASSED' if not bad else 'FAILED: ' + ', '.join(bad)} ({time.monotonic() - begin:.0f} s)")
     return 1 if bad else 0
 

@@ -5,16 +5,20 @@ import glob
 import os
 import re
 import signal
+import statistics
 import subprocess
 import sys
+import tempfile
 
+import communicator
 import gpu_experiments
 import rows
 import torchrun
-from harness import Run, job, pids, wait_until
+from harness import BINARY, Run, job, pids, wait_until
 
 PROGRAM = os.path.join(rows.ROOT, "tests", "gpu", "torch_program.py")
 PACKAGE = os.path.join(rows.ROOT, "train", "python")
+RESNET = os.path.join(torchrun.PEER, "gpu_resnet.py")
 LIBRARY = os.path.join(rows.BUILD, "train", "libelastictrain.so")
 STEPS = 60
 # How far two workers' loss may be from one's on the same global batches: sums have another order, and in 16 bits another
@@ -101,6 +105,27 @@ def through_changes(python, mode):
         problem = wrong_with(run)
         return status == 0 and not problem, (f"{mode}: 1 to 2 workers, one killed and replaced, back to 1: "
                                              f"{problem or f'status {status}, states equal'}")
+
+
+def speeds(repetitions):
+    """Steps a second of two workers, beside DDP in turn, with the same settings of NCCL."""
+    python = python_on_device()
+    variables = {**os.environ, **environment(python, "amp")}
+    ddp = [python, "-m", "torch.distributed.run", "--standalone", "--nproc_per_node=2", RESNET]
+    own = [BINARY, "run", "-n", "2", "--", python, RESNET]
+    pairs = [tuple(steps_per_s(argv, variables) for argv in (own, ddp)) for _ in range(repetitions)]
+    ratios = [100 * ours / theirs for ours, theirs in pairs]
+    yield rows.at_least("gpu-torch", statistics.median(ratios), "%", 98,
+                        f"of DDP's steps a second, of each pair {rows.spread(ratios)} %; {pairs[-1][0]:.2f} against {pairs[-1][1]:.2f} "
+                        "steps/s in the last; two workers in mixed precision")
+
+
+def steps_per_s(argv, variables):
+    with tempfile.TemporaryDirectory(prefix="et-state-") as folder:
+        done = subprocess.run(argv, env={**variables, "ELASTICTRAIN_STATE_DIR": folder}, capture_output=True, text=True, timeout=120)
+        if done.returncode != 0:
+            raise rows.Unavailable(f"{argv[0]} ended with {done.returncode}: {(done.stdout + done.stderr)[-300:]}")
+        return communicator.figure(done.stdout)
 
 
 def lines(quick):

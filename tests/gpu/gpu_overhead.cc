@@ -29,7 +29,7 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 constexpr std::uint64_t kWarmUpSteps = 20;
-constexpr std::uint64_t kSteps = 200;
+constexpr std::uint64_t kSteps = 100;
 
 std::size_t floats() {
   const char* wanted = std::getenv("GPU_OVERHEAD_FLOATS");

@@ -1,6 +1,7 @@
 // Devices, streams, memory and kernels, on the stand-in of the driver.
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <numeric>
@@ -179,15 +180,18 @@ TEST_CASE("an event puts the work of two streams into order") {
   const auto values = counting(100);
   const auto source = DeviceMemory::allocate(device, values.size() * sizeof(float));
   REQUIRE(source.ok());
-  REQUIRE(source->copy_in(values.data(), source->bytes(), first->handle()).ok());
+  const auto from = PinnedMemory::allocate(device, source->bytes());
+  const auto into = PinnedMemory::allocate(device, source->bytes());
+  REQUIRE((from.ok() && into.ok()));
+  std::copy(values.begin(), values.end(), from->as<float>());
+  REQUIRE(source->copy_in(from->as<void>(), source->bytes(), first->handle()).ok());
   REQUIRE(event->record(first->handle()).ok());
   REQUIRE(event->order_before(second->handle()).ok());
-  std::vector<float> seen(100);
-  REQUIRE(source->copy_out(seen.data(), source->bytes(), second->handle()).ok());
+  REQUIRE(source->copy_out(into->as<void>(), source->bytes(), second->handle()).ok());
   CHECK(event->query() == kCudaNotReady);
   go = true;
   REQUIRE(second->synchronize().ok());
-  CHECK(seen == values);
+  CHECK(std::equal(values.begin(), values.end(), into->as<float>()));
   CHECK(event->query() == kCudaSuccess);
 }
 

@@ -20,7 +20,7 @@ import gpu_torch  # noqa: E402
 import rows  # noqa: E402
 from gpu_check import Part  # noqa: E402
 
-FIRST = ["connect", "first-stories", "kill", "abort", "revoke", "queued", "lonely", "overlap", "kernels", "gpu-kill", "gpu-swap",
+FIRST = ["connect", "first-stories", "kill", "abort", "revoke", "queued", "lonely", "kernels", "gpu-kill", "gpu-swap",
          "trainer", "torch"]
 
 
@@ -42,7 +42,7 @@ class Budget(unittest.TestCase):
     def test_the_most_valuable_parts_come_first_and_speed_last(self):
         parts = gpu_check.parts(False, "")
         self.assertEqual([part.name for part in parts][:len(FIRST)], FIRST)
-        speed = [part.compares_speed for part in parts]
+        speed = [part.mps != "no" for part in parts]
         self.assertEqual(speed, sorted(speed))
 
     def test_what_passes(self):
@@ -89,11 +89,33 @@ class Budget(unittest.TestCase):
             time.sleep(60)
 
     def test_speeds_say_nothing_where_ranks_share_a_gpu(self):
-        parts = [Part("a", "", 1, good), Part("speed", "", 1, good, True)]
+        parts = [Part("a", "", 1, good), Part("speed", "", 1, good, "needed")]
         text = self.check(parts)[1]
-        self.assertIn("left out, because ranks share a GPU: speed", text)
+        self.assertIn("left out, because ranks share a GPU and there is no MPS: speed", text)
         self.assertEqual(text.count("as it must be"), 1)
         self.assertIn("| speed |  | as it must be |", self.check(parts, "--only", "speed")[1])
+
+    def test_speeds_are_compared_through_mps(self):
+        def seen():
+            yield True, f"pipes in {os.environ.get('CUDA_MPS_PIPE_DIRECTORY')}"
+
+        with tempfile.TemporaryDirectory() as directory:
+            told = os.path.join(directory, "told")
+            control = os.path.join(directory, gpu_check.gpu_mps.CONTROL)
+            with open(control, "w") as file:
+                file.write(f'#!/bin/sh\n[ "$1" = -d ] || read -r words\necho "$1$words $CUDA_MPS_PIPE_DIRECTORY" >>{told}\n')
+            os.chmod(control, 0o755)
+            with unittest.mock.patch.dict(os.environ, PATH=f"{directory}:{os.environ['PATH']}"):
+                parts = [Part("a", "", 1, seen), Part("speed", "", 1, seen, "needed"), Part("better", "", 1, seen, "better")]
+                status, text = self.check(parts)
+            with open(told) as file:
+                begun, ended, *_ = file.read().splitlines()
+        self.assertEqual(status, 0)
+        self.assertIn("| a |  | pipes in None |", text)
+        folder = begun.removeprefix("-d ")
+        self.assertIn(f"| speed |  | pipes in {folder} |", text)
+        self.assertEqual(ended, f"quit {folder}")
+        self.assertEqual(text.count("pipes in None"), 1)
 
     def test_an_unknown_part_is_refused(self):
         with contextlib.redirect_stderr(io.StringIO()) as told, self.assertRaises(SystemExit):

@@ -105,14 +105,21 @@ TEST_CASE("one process is three workers, the first of all ranks among them") {
 }
 
 TEST_CASE("the data ends for processes that were other workers as for any") {
-  const TestWorkerOptions options{.sample_count = 999, .epochs = 3};
+  const TestWorkerOptions options{.sample_count = 999, .epochs = 30};
   Pool run(options);
-  const auto workers = run.spawn_ready(3, options);
+  auto workers = run.spawn_ready(2, options);
+  // Alone it would reach the end of the data before a communicator of GPUs is built.
+  workers.push_back(run.spawn_ready(waiting(options, {Moment::kComputing, 1000})));
   run.change_to(workers);
   run.wait_step(workers[0], 3);
   run.change_to({workers[2]});
   const std::vector<WorkerId> next{run.reseat(workers[0]), run.reseat(workers[1])};
-  run.change_to({next[1], workers[2], next[0]});
+  const auto plan = run.plan({next[1], workers[2], next[0]});
+  run.prepare(plan);
+  run.wait_prepared(plan);
+  run.commit(plan);
+  run.let_go();
+  run.wait_swapped(plan);
   run.wait_all_exited();
   for (const WorkerId worker : {next[0], next[1], workers[2]}) {
     CHECK(run[worker].exit_code == kExitFinished);
