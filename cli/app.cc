@@ -8,13 +8,13 @@
 #include <system_error>
 
 #include "cli/commands/exit_code.h"
+#include "cli/commands/program_word.h"
 #include "cli/commands/run_flags.h"
 #include "cli/config/run_config.h"
 #include "cli/config/text.h"
 #include "cli/output/printable.h"
 #include "cli/parser.h"
 #include "cli/process_start.h"
-#include "cli/program_word.h"
 #include "cli/run_cli.h"
 #include "launcher/build_id.h"
 

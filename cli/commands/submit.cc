@@ -13,11 +13,11 @@
 #include "cli/commands/command.h"
 #include "cli/commands/exit_code.h"
 #include "cli/commands/live_run.h"
+#include "cli/commands/program_word.h"
 #include "cli/commands/resume.h"
 #include "cli/commands/run_flags.h"
 #include "cli/commands/run_plan.h"
 #include "cli/config/text.h"
-#include "cli/program_word.h"
 #include "launcher/process/process.h"
 #include "launcher/python_command.h"
 

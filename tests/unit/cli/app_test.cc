@@ -6,9 +6,9 @@
 #include <variant>
 
 #include "cli/commands/completion.h"
+#include "cli/commands/program_word.h"
 #include "cli/commands/run_flags.h"
 #include "cli/parser.h"
-#include "cli/program_word.h"
 
 using namespace elastictrain;
 using namespace elastictrain::cli;

@@ -1,4 +1,4 @@
-#include "cli/program_word.h"
+#include "cli/commands/program_word.h"
 
 #include <unistd.h>
 
