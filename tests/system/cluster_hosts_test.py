@@ -6,7 +6,7 @@ import signal
 
 import harness
 from cluster_lab import Cluster
-from harness import Case, members, wait_until
+from harness import Case, members, process_state, wait_until
 from lab import Lab
 
 
@@ -94,6 +94,21 @@ class Hosts(Case):
         cluster.wait_job("all", lambda job: job["slots"] == 0, "that it waits")
         self.lab.host("node2").power_on()
         self.wait_shares("again", all=16)
+        self.end("all")
+
+    def test_a_job_that_ends_for_want_of_a_host_waits_for_it_in_the_queue(self):
+        """The cluster is stopped meanwhile, so that it does not take back the lease first."""
+        self.lab.host("node2").power_off()
+        cluster = self.start()
+        self.submit("all", 16, 16, 16, timeouts={"start_ms": 6000, "orphan_grace_ms": 4000, "grace_ms": 1000})
+        run = cluster.wait_job("all", lambda job: job["phase"] == "joined", "its run")["pid"]
+        cluster.process.send_signal(signal.SIGSTOP)
+        wait_until(lambda: process_state(run) in "XZ", 60, "the end of its run")
+        cluster.process.send_signal(signal.SIGCONT)
+        cluster.wait_job("all", lambda job: job["phase"] == "queued" and "too few of its workers could start" in job["why"],
+                         "that it is in the queue")
+        self.lab.host("node2").power_on()
+        self.wait_shares("with the host", all=16)
         self.end("all")
 
     def test_the_cluster_and_a_supervisor_are_killed_while_slots_pass_on(self):

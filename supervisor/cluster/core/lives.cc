@@ -13,10 +13,18 @@ using heuristics::leases::Claims;
 namespace {
 
 constexpr int kPreempted = 75;  // a run's state is saved, it may be started again
-constexpr int kUnavailableStatus = 69;
+constexpr int kUnavailableStatus = 69;  // too few workers could start: a host was not there
 constexpr int kCannotGoOn = 70;
 constexpr double kFirstDelay_s = 1;
 constexpr double kLongestDelay_s = 60;
+
+bool may_be_started_again(int status) {
+  return status == kPreempted || status == kUnavailableStatus;
+}
+
+std::string why_it_left(int status) {
+  return status == kPreempted ? "left with a checkpoint" : "too few of its workers could start";
+}
 
 }  // namespace
 
@@ -166,9 +174,9 @@ void Cluster::take_figures(Job& job, const Report& report, double now_s) {
 void Cluster::handle(const RunEnded& event, double now_s) {
   Job* const job = job_of(event.connection);
   if (job == nullptr) return;
-  const bool goes_on = event.status == kPreempted && job->own() && job->phase != Phase::kEnding;
+  const bool goes_on = may_be_started_again(event.status) && job->own() && job->phase != Phase::kEnding;
   if (goes_on) {
-    left(*job, event.status, "left with a checkpoint", now_s);
+    left(*job, event.status, why_it_left(event.status), now_s);
   } else {
     finish(*job, event.status, event.status == 0 ? "done" : "its run ended", now_s);
   }
@@ -210,7 +218,7 @@ void Cluster::handle(const ProcessEnded& event, double now_s) {
 
 // A run that was started and has ended before it joined.
 void Cluster::failed(Job& job, int status, const std::string& why, double now_s) {
-  const bool again = job.resume || status == kPreempted || status == kUnavailableStatus || status > 128;
+  const bool again = job.resume || may_be_started_again(status) || status > 128;
   ++job.failures;
   if (!again || job.failures >= settings_.max_failures) {
     return finish(job, status, why.empty() ? "its run ended before it joined" : why, now_s);
@@ -221,7 +229,7 @@ void Cluster::failed(Job& job, int status, const std::string& why, double now_s)
   if (!may_hold) return left(job, status, "its run did not start: " + why, now_s);
   job.phase = Phase::kQueued;
   take_lost(job, {}, now_s);  // who found them lost is not there any more
-  write(record::Left{job.id, status, "is taken up again: " + why});
+  write(record::Left{job.id, status, "is taken up again: " + why, job.resume});
 }
 
 // It has no process any more, and waits to be started again.
@@ -234,11 +242,14 @@ void Cluster::left(Job& job, int status, const std::string& why, double now_s) {
   job.why = why;
   job.workers = 0;
   job.run_phase.clear();
-  if (status == kPreempted) {
+  if (status == kUnavailableStatus && job.samples == 0) job.resume = false;  // it has saved nothing
+  // While a host is lost, its waiting time sets the pace: the job is in the queue as long as that lasts.
+  const bool host_lost = status == kUnavailableStatus && !job.lost_hosts.empty();
+  if (may_be_started_again(status) && !host_lost) {
     const bool progress = job.samples > job.samples_at_start;
     job.failures = progress ? 0 : job.failures + 1;
     if (job.failures >= settings_.max_failures) {
-      return finish(job, status, "it left again and again without progress", now_s);
+      return finish(job, status, why + ", again and again without progress", now_s);
     }
     if (!progress) job.not_before_s = now_s + kFirstDelay_s * static_cast<double>(1U << (job.failures - 1));
   }
@@ -247,7 +258,7 @@ void Cluster::left(Job& job, int status, const std::string& why, double now_s) {
   job.share = 0;
   job.beside = 0;
   job.packed = {};
-  write(record::Left{job.id, status, why});
+  write(record::Left{job.id, status, why, job.resume});
   if (!slots.empty()) write(record::Returned{job.id, slots});
   if (!resuming_) settle(now_s);
   decide_soon(now_s, id_text(job.id) + " leaves");
@@ -356,8 +367,8 @@ void Cluster::handle(const Probed& event, double now_s) {
   Job& job = found->second;
   using State = Probed::State;
   if (event.state == State::kEnded) {
-    const bool goes_on = event.status == kPreempted && job.own() && job.phase == Phase::kLost;
-    return goes_on ? left(job, event.status, "left with a checkpoint", now_s)
+    const bool goes_on = may_be_started_again(event.status) && job.own() && job.phase == Phase::kLost;
+    return goes_on ? left(job, event.status, why_it_left(event.status), now_s)
                    : finish(job, event.status, event.status == 0 ? "done" : "its run ended", now_s);
   }
   if (event.state == State::kAlive) job.lost_s = now_s;

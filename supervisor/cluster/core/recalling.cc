@@ -130,6 +130,7 @@ struct Recall {
     Job* const found = job(record.job);
     if (found == nullptr || !found->live()) return;
     found->phase = Phase::kQueued;
+    found->resume = found->resume && record.resume;
     found->beside = 0;
   }
   void operator()(const record::HasEnded& record) const {

@@ -117,6 +117,7 @@ struct Left {
   JobId job = 0;
   int status = 0;
   std::string why;
+  bool resume = true;  // there is something to take up
 };
 struct HasEnded {
   JobId job = 0;

@@ -41,6 +41,46 @@ TEST_CASE_FIXTURE(Lost, "it is tried again after ten seconds, and after twice as
   }
 }
 
+TEST_CASE_FIXTURE(Lost, "a run that ends because it cannot start there waits in the queue, however often") {
+  for (int tries = 0; tries < 10; ++tries) {
+    give(RunEnded{job_, 69});
+    REQUIRE(job(job_).phase == Phase::kQueued);
+    at(9);
+    CHECK(job(job_).share == 0);
+    at(600);
+    REQUIRE(job(job_).share == 4);
+    join(job_);
+    report(job_, 10, {}, {0});
+  }
+}
+
+TEST_CASE("what has saved nothing is started anew, also after the cluster has been started again") {
+  for (const std::uint64_t samples : {0U, 10U}) {
+    Story story;
+    const JobId id = story.submit("job", whole_host());
+    story.report(id, samples, {}, {0});
+    story.give(RunEnded{id, 69});
+    CHECK(story.job(id).resume == (samples != 0));
+    story.restart();
+    CHECK(story.job(id).resume == (samples != 0));
+  }
+}
+
+TEST_CASE("a run that cannot start although no host is lost is tried a few times") {
+  Story story;
+  const JobId id = story.submit("job", whole_host());
+  for (std::uint32_t tries = 1; tries < Story::plain().max_failures; ++tries) {
+    story.give(RunEnded{id, 69});
+    REQUIRE(story.job(id).phase == Phase::kQueued);
+    story.wait(60);
+    story.give(Tick{});
+    story.join(id);
+  }
+  story.give(RunEnded{id, 69});
+  CHECK(story.job(id).phase == Phase::kEnded);
+  CHECK(story.job(id).why == "too few of its workers could start, again and again without progress");
+}
+
 TEST_CASE_FIXTURE(Lost, "what a run has found is forgotten when its process has ended") {
   give(Disconnected{job_});
   give(Probed{job_, Probed::State::kEnded, 75});

@@ -79,6 +79,11 @@ bool StandIn::can_start(Slot slot) const {
   return !faults.cannot_start && !lost.contains(slot.host) && (absent == nullptr || !absent->contains(slot.host));
 }
 
+bool StandIn::too_few_can_start() const {
+  const auto can = std::count_if(allowed.begin(), allowed.end(), [&](Slot slot) { return can_start(slot); });
+  return processes.empty() && !lost.empty() && allowed.size() >= spec.min && can < std::int64_t{spec.min};
+}
+
 bool StandIn::exchange() {
   const bool trains =
       std::any_of(processes.begin(), processes.end(), [&](Slot slot) { return !allowed.contains(slot); });

@@ -71,6 +71,7 @@ struct StandIn {
   void lose_processes();
   void lose_host(std::uint32_t host);
   void look_for_hosts();
+  bool too_few_can_start() const;  // of those that must, where none runs yet
   bool can_start(Slot slot) const;
   std::uint32_t hosts() const;
   // It keeps the old workers until the new ones are there.

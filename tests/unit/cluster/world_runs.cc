@@ -104,6 +104,7 @@ void World::tick(std::size_t place) {
   if (!run.faults.stalls) {
     run.look_for_hosts();
     if (run.told_to_end) return end_run(run, 130);
+    if (run.own && run.too_few_can_start() && chance(0.3)) return end_run(run, 69);
     if (run.samples >= static_cast<double>(*run.spec.samples_total)) return end_run(run, 0);
     if (run.wants_to_leave() && chance(0.3)) {
       run.lose_processes();
