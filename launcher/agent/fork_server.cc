@@ -181,7 +181,7 @@ void ForkServer::channel_readable() {
 }
 
 void ForkServer::serve_next() {
-  while (state_ == State::kReady && !answer_.is_open() && !requests_.empty()) {
+  while (state_ == State::kReady && how_ended_.empty() && !answer_.is_open() && !requests_.empty()) {
     const Status sent = send(requests_.front());
     if (sent) return;
     const Done done = std::move(requests_.front().done);
@@ -216,18 +216,33 @@ void ForkServer::watch_answer() {
 void ForkServer::answered() {
   const auto text = receive(answer_.native_handle());
   if (!text) return watch_answer();
-  deadline_.cancel();
+  if (text->empty()) return await_end();
+  if (how_ended_.empty()) deadline_.cancel();
+  answer(*text);
+}
+
+// Nobody has answered: what was forked has ended before it ran, or this whole process has, whose exit follows and says why.
+void ForkServer::await_end() {
+  if (!how_ended_.empty()) return;
+  deadline_.expires_after(kDrainTime);
+  deadline_.async_wait([this, life = std::weak_ptr<char>(life_)](const asio::error_code& error) {
+    const bool is_due = !error && !life.expired() && how_ended_.empty() && state_ == State::kReady;
+    if (is_due) answer(" it ended before it ran");
+  });
+}
+
+// A process id, or a letter and why there is none.
+void ForkServer::answer(const std::string& text) {
   Request request = std::move(requests_.front());
   requests_.pop_front();
   Fd own(answer_.release());
-  const auto pid = parse_number<pid_t>(*text);
-  const std::string problem = text->empty() ? "it ended before it ran" : text->substr(1);
+  const auto pid = parse_number<pid_t>(text);
   // Its worker begins before the next one is forked; `this` may be gone then.
   const std::weak_ptr<char> life = life_;
   if (pid && *pid > 0) {
     request.done(ForkedChild{*pid, std::move(request.streams), std::move(own)});
   } else {
-    request.done(Error{ErrorCode::kIo, "this worker could not be forked and imports by itself: " + problem});
+    request.done(Error{ErrorCode::kIo, "this worker could not be forked and imports by itself: " + text.substr(1)});
   }
   if (!life.expired()) serve_next();
 }

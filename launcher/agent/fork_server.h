@@ -66,6 +66,8 @@ class ForkServer {
   Status send(Request& request);
   void watch_answer();
   void answered();
+  void await_end();
+  void answer(const std::string& text);
   void limit_wait(const std::string& what);
   void ended(ExitStatus status);
   void error_ended();

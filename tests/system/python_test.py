@@ -170,14 +170,21 @@ class Preload(Case):
             run.wait_no_processes()
             self.assert_audit_clean(run)
 
+    def kill_while_asked(self, run):
+        """It is stopped first, so that it ends with a request unanswered."""
+        process = self.imports()[0]
+        os.kill(process, signal.SIGSTOP)
+        run.do("resize", run.name, 3)
+        run.wait_event("spawn", worker=3)
+        os.kill(process, signal.SIGKILL)
+
     def test_without_the_process_the_run_goes_on_and_says_why(self):
         with self.start() as run:
             before = run.wait_size(2)
-            os.kill(self.imports()[0], signal.SIGKILL)
+            self.kill_while_asked(run)
             self.change_size(run, 3)
             self.assertEqual(pids(run.status())[:2], pids(before))
-            self.assertIn("no worker of this host is forked from a process that has imported preloaded: it ended by signal 9",
-                          run.text())
+            run.wait_text("no worker of this host is forked from a process that has imported preloaded: it ended by signal 9")
             self.assert_stops_clean(run)
             run.wait_no_processes()
             self.assert_audit_clean(run)
