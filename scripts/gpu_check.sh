@@ -5,7 +5,7 @@
 #        scripts/gpu_check.sh --pack [FILE]     builds here and packs all for a machine without packages or network
 #        scripts/gpu_check.sh --list            names the parts, the most valuable ones first
 #   Uses build/gpu_check/ if a package was unpacked there (tar xzf FILE -C build), otherwise builds.
-#   --quick    fewer repetitions: two or three minutes
+#   --quick    fewer repetitions
 #   --stories  the stories of changes and losses whose names match, as doctest's --test-case
 #   --budget   seconds for all parts together (540, without a build); what did not fit is said
 #   --logs     keeps whole outputs in that folder
