@@ -48,9 +48,9 @@ Actions Cluster::begin(double now_s) {
     job.settled_s = now_s;
     job.process = false;
     if (!job.live()) continue;
+    job.lost_s = now_s;
     if (job.phase == Phase::kEnding) {
       job.ending_s = now_s;
-      job.lost_s = now_s;
     } else if (job.phase != Phase::kQueued) {
       lose(job, now_s);
       resuming_ = true;

@@ -148,7 +148,7 @@ class Cluster {
   void place_smaller(const Round& round, std::vector<std::vector<heuristics::placement::Piece>>& placed) const;
   std::vector<std::uint32_t> room_for(const Job& job, const std::vector<std::uint32_t>& free) const;
   void adopt(Round& round, double now_s);
-  void withdraw_unused();
+  void withdraw_unused(double now_s);
 
   // Jobs that stand still in memory. In resting.cc.
   struct Claimed;

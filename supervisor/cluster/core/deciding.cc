@@ -281,18 +281,24 @@ void Cluster::adopt(Round& round, double now_s) {
   for (const auto& [id, job] : jobs_) {
     if (job.move) book_.move(id);
   }
-  withdraw_unused();
+  withdraw_unused(now_s);
   settle(now_s);
   send_places();
 }
 
-// Leases of jobs that are to have none and were never begun, as before a restart of the cluster process: there is no
-// run that could give them back.
-void Cluster::withdraw_unused() {
+// Leases of jobs that are to have none and have no run that could give them back: at once where none was begun, as before
+// a restart of the cluster process, and otherwise when the agents of the last one have ended.
+void Cluster::withdraw_unused(double now_s) {
   for (auto& [id, job] : jobs_) {
-    const bool begun = job.phase != Phase::kQueued || job.process || job.resume || !book_.held(id).empty();
-    if (begun || job.share > 0 || book_.owned(id).empty()) continue;
+    if (job.phase != Phase::kQueued || job.process || job.share > 0 || book_.owned(id).empty()) continue;
+    const bool may_hold = job.resume || !book_.held(id).empty();
+    const double from_s = job.lost_s + settings_.orphan_grace_s;
+    if (may_hold && now_s < from_s) {
+      again_s_ = std::min(again_s_, from_s);
+      continue;
+    }
     write(record::Returned{id, book_.vacate(id)});
+    decide_soon(now_s, id_text(id) + " has no process any more");
   }
 }
 

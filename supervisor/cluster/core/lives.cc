@@ -228,6 +228,7 @@ void Cluster::failed(Job& job, int status, const std::string& why, double now_s)
   job.not_before_s = now_s + delay_s;
   if (!may_hold) return left(job, status, "its run did not start: " + why, now_s);
   job.phase = Phase::kQueued;
+  job.lost_s = now_s;
   take_lost(job, {}, now_s);  // who found them lost is not there any more
   write(record::Left{job.id, status, "is taken up again: " + why, job.resume});
 }

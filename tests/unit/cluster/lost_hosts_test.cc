@@ -89,6 +89,37 @@ TEST_CASE_FIXTURE(Lost, "what a run has found is forgotten when its process has 
   CHECK(job(job_).share == 4);
 }
 
+TEST_CASE("a run that is to start again on a lost host has its slots for itself when its agents have ended") {
+  Story story;
+  story.change_hosts({{"h1", 2}, {"h2", 4}});
+  JobSpec spec;
+  spec.arguments = {"--"};
+  spec.min = spec.start = spec.max = 3;
+  spec.one_host = true;
+  const JobId first = story.submit("first", spec);
+  spec.one_host = false;
+  const JobId second = story.submit("second", spec);
+  const Slots own = story.cluster().book().owned(first);
+  Report starts;  // it holds nothing yet
+  starts.connection = first;
+  starts.lease = story.cluster().book().lease(first).version;
+  story.give(starts);
+  story.give(Disconnected{first});
+  story.give(ProcessEnded{first, story.job(first).attempt, 137, true, "killed"});
+  story.give(Probed{first, Probed::State::kDead});
+  story.give(ProcessEnded{first, story.job(first).attempt, 69, false, "in use"});
+  story.report(second, 10, {}, {own.front().host});
+  REQUIRE(story.job(first).phase == Phase::kQueued);
+  REQUIRE(story.job(first).share == 0);
+  story.wait(Story::plain().orphan_grace_s - 1);
+  story.give(Tick{});
+  CHECK(story.cluster().book().owned(first) == own);
+  story.wait(1);
+  story.give(Tick{});
+  story.give(Tick{});
+  CHECK(story.job(first).share == 3);
+}
+
 // Two jobs on two hosts of two slots each; the second one has lost the second host.
 struct Shared : Story {
   explicit Shared(const Owner& owner) {
