@@ -18,8 +18,10 @@ constexpr int kCannotGoOn = 70;
 constexpr double kFirstDelay_s = 1;
 constexpr double kLongestDelay_s = 60;
 
-bool may_be_started_again(int status) {
-  return status == kPreempted || status == kUnavailableStatus;
+// A run ends with kUnavailableStatus also when it has too few workers left and has saved nothing: then there is nothing to
+// go on with.
+bool may_be_started_again(const Job& job, int status) {
+  return status == kPreempted || (status == kUnavailableStatus && job.samples <= job.samples_at_start);
 }
 
 std::string why_it_left(int status) {
@@ -174,7 +176,7 @@ void Cluster::take_figures(Job& job, const Report& report, double now_s) {
 void Cluster::handle(const RunEnded& event, double now_s) {
   Job* const job = job_of(event.connection);
   if (job == nullptr) return;
-  const bool goes_on = may_be_started_again(event.status) && job->own() && job->phase != Phase::kEnding;
+  const bool goes_on = may_be_started_again(*job, event.status) && job->own() && job->phase != Phase::kEnding;
   if (goes_on) {
     left(*job, event.status, why_it_left(event.status), now_s);
   } else {
@@ -218,7 +220,7 @@ void Cluster::handle(const ProcessEnded& event, double now_s) {
 
 // A run that was started and has ended before it joined.
 void Cluster::failed(Job& job, int status, const std::string& why, double now_s) {
-  const bool again = job.resume || may_be_started_again(status) || status > 128;
+  const bool again = job.resume || status == kPreempted || status == kUnavailableStatus || status > 128;
   ++job.failures;
   if (!again || job.failures >= settings_.max_failures) {
     return finish(job, status, why.empty() ? "its run ended before it joined" : why, now_s);
@@ -246,7 +248,7 @@ void Cluster::left(Job& job, int status, const std::string& why, double now_s) {
   if (status == kUnavailableStatus && job.samples == 0) job.resume = false;  // it has saved nothing
   // While a host is lost, its waiting time sets the pace: the job is in the queue as long as that lasts.
   const bool host_lost = status == kUnavailableStatus && !job.lost_hosts.empty();
-  if (may_be_started_again(status) && !host_lost) {
+  if ((status == kPreempted || status == kUnavailableStatus) && !host_lost) {
     const bool progress = job.samples > job.samples_at_start;
     job.failures = progress ? 0 : job.failures + 1;
     if (job.failures >= settings_.max_failures) {
@@ -368,7 +370,7 @@ void Cluster::handle(const Probed& event, double now_s) {
   Job& job = found->second;
   using State = Probed::State;
   if (event.state == State::kEnded) {
-    const bool goes_on = may_be_started_again(event.status) && job.own() && job.phase == Phase::kLost;
+    const bool goes_on = may_be_started_again(job, event.status) && job.own() && job.phase == Phase::kLost;
     return goes_on ? left(job, event.status, why_it_left(event.status), now_s)
                    : finish(job, event.status, event.status == 0 ? "done" : "its run ended", now_s);
   }

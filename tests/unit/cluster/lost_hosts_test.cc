@@ -42,28 +42,40 @@ TEST_CASE_FIXTURE(Lost, "it is tried again after ten seconds, and after twice as
 }
 
 TEST_CASE_FIXTURE(Lost, "a run that ends because it cannot start there waits in the queue, however often") {
+  const auto end = [&](int status) {
+    give(RunEnded{job_, status});
+    give(ProcessEnded{job_, job(job_).attempt, status, false, ""});
+  };
+  end(75);
   for (int tries = 0; tries < 10; ++tries) {
-    give(RunEnded{job_, 69});
-    REQUIRE(job(job_).phase == Phase::kQueued);
     at(9);
     CHECK(job(job_).share == 0);
     at(600);
     REQUIRE(job(job_).share == 4);
     join(job_);
     report(job_, 10, {}, {0});
+    end(69);
+    REQUIRE(job(job_).phase == Phase::kQueued);
+    CHECK(job(job_).resume);  // from where it was
   }
 }
 
 TEST_CASE("what has saved nothing is started anew, also after the cluster has been started again") {
-  for (const std::uint64_t samples : {0U, 10U}) {
-    Story story;
-    const JobId id = story.submit("job", whole_host());
-    story.report(id, samples, {}, {0});
-    story.give(RunEnded{id, 69});
-    CHECK(story.job(id).resume == (samples != 0));
-    story.restart();
-    CHECK(story.job(id).resume == (samples != 0));
-  }
+  Story story;
+  const JobId id = story.submit("job", whole_host());
+  story.report(id, 0, {}, {0});
+  story.give(RunEnded{id, 69});
+  CHECK_FALSE(story.job(id).resume);
+  story.restart();
+  CHECK_FALSE(story.job(id).resume);
+}
+
+TEST_CASE("a run that has trained and ends without a checkpoint has ended") {
+  Story story;
+  const JobId id = story.submit("job", whole_host());
+  story.report(id, 10, {}, {0});
+  story.give(RunEnded{id, 69});
+  CHECK(story.job(id).phase == Phase::kEnded);
 }
 
 TEST_CASE("a run that cannot start although no host is lost is tried a few times") {
