@@ -18,13 +18,14 @@ def is_there():
 def used():
     """By the programs that are started meanwhile. The service is one of its own: other programs go on without it."""
     names = ("CUDA_MPS_PIPE_DIRECTORY", "CUDA_MPS_LOG_DIRECTORY")
-    with tempfile.TemporaryDirectory(prefix="et-mps-") as folder:
-        before = {name: os.environ.get(name) for name in names}
-        os.environ.update(dict.fromkeys(names, folder))
-        try:
-            subprocess.run([CONTROL, "-d"], check=True, timeout=30)
-            yield
-        finally:
-            subprocess.run([CONTROL], input="quit\n", text=True, timeout=30, stdout=subprocess.DEVNULL)
-            for name, value in before.items():
-                os.environ.pop(name) if value is None else os.environ.update({name: value})
+    folder = tempfile.mkdtemp(prefix="et-mps-")
+    before = {name: os.environ.get(name) for name in names}
+    os.environ.update(dict.fromkeys(names, folder))
+    try:
+        subprocess.run([CONTROL, "-d"], check=True, timeout=30)
+        yield
+    finally:
+        subprocess.run([CONTROL], input="quit\n", text=True, timeout=30, stdout=subprocess.DEVNULL)
+        for name, value in before.items():
+            os.environ.pop(name) if value is None else os.environ.update({name: value})
+        shutil.rmtree(folder, ignore_errors=True)  # the service may still write there
