@@ -5,9 +5,11 @@ import shutil
 import signal
 import tempfile
 import unittest
+import unittest.mock
 
 import harness
 import lab
+import sanitizer
 from harness import Case, Run, command_of, job, members, pids, synthetic, wait_until
 
 
@@ -19,6 +21,9 @@ class MpiHosts(Case):
     def setUpClass(cls):
         if shutil.which(cls.command) is None:
             raise unittest.SkipTest(f"there is no {cls.command} here; scripts/setup.sh test installs it")
+        no_leaks = unittest.mock.patch.dict(os.environ, sanitizer.without_leaks(os.environ))
+        no_leaks.start()
+        cls.addClassCleanup(no_leaks.stop)
         cls.lab = lab.Lab(hosts=2)
         cls.addClassCleanup(cls.lab.close)
         cls.lab.__enter__()

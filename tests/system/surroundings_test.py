@@ -7,6 +7,7 @@ import subprocess
 import tempfile
 
 import harness
+import sanitizer
 from harness import BINARY, Case, job, pids, synthetic, wait_until
 
 NOBODY = 65534
@@ -66,7 +67,7 @@ class Surroundings(Case):
         for limit in (1, 3, *range(17, 31, 2)):
             with self.subTest(limit=limit):
                 done = subprocess.run([BINARY, "run", config, "--name", f"few-{limit}"], user=user, group=user,
-                                      extra_groups=[], env={**self.environment, "HOME": self.directory},
+                                      extra_groups=[], env={**sanitizer.without_leaks(self.environment), "HOME": self.directory},
                                       preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_NPROC, (limit, limit)),
                                       capture_output=True, text=True, timeout=120)
                 self.assertIn(done.returncode, (0, 69), done.stderr)
