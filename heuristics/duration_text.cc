@@ -17,7 +17,8 @@ std::string print(const char* format, Args... args) {
 }  // namespace
 
 std::string duration_text(double seconds) {
-  if (!std::isfinite(seconds) || seconds < 0) return "-";
+  constexpr double kMost = 1e12;  // 30,000 years
+  if (!std::isfinite(seconds) || seconds < 0 || seconds > kMost) return "-";
   if (seconds < 0.9995) return print("%.1f ms", seconds * 1000);
   if (seconds < 59.95) return print("%.1f s", seconds);
   const long long whole = std::llround(seconds);

@@ -9,17 +9,21 @@
 namespace elastictrain::cli {
 namespace {
 
+// What no run reaches, but a damaged journal or a hostile status may hold, is written with its exponent.
+constexpr double kMostPlain = 1e15;
+
 template <class... Args>
 std::string print(const char* format, Args... args) {
-  std::array<char, 64> buffer;
-  const int length = std::snprintf(buffer.data(), buffer.size(), format, args...);
-  return {buffer.data(), static_cast<std::size_t>(length)};
+  std::array<char, 64> buffer{};
+  std::snprintf(buffer.data(), buffer.size(), format, args...);
+  return buffer.data();
 }
 
 }  // namespace
 
 std::string format_count(double value) {
   if (!std::isfinite(value)) return "-";
+  if (std::abs(value) >= kMostPlain) return print("%.3g", value);
   if (value < 999.5) return print("%.*f", value < 10 && value != std::floor(value) ? 1 : 0, value);
   constexpr const char* kUnits[] = {"k", "M", "G", "T"};
   std::size_t unit = 0;
@@ -42,7 +46,8 @@ std::string format_duration(double seconds) {
 }
 
 std::string format_number(double value, int digits) {
-  return std::isfinite(value) ? print("%.*f", digits, value) : "-";
+  if (!std::isfinite(value)) return "-";
+  return std::abs(value) >= kMostPlain ? print("%.3g", value) : print("%.*f", digits, value);
 }
 
 std::string format_loss(double value) {

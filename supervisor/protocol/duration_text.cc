@@ -9,15 +9,16 @@ namespace {
 
 template <class... Args>
 std::string print(const char* format, Args... args) {
-  std::array<char, 64> buffer;
-  const int length = std::snprintf(buffer.data(), buffer.size(), format, args...);
-  return {buffer.data(), static_cast<std::size_t>(length)};
+  std::array<char, 64> buffer{};
+  std::snprintf(buffer.data(), buffer.size(), format, args...);
+  return buffer.data();
 }
 
 }  // namespace
 
 std::string duration_text(double seconds) {
-  if (!std::isfinite(seconds) || seconds < 0) return "-";
+  constexpr double kMost = 1e12;  // 30,000 years
+  if (!std::isfinite(seconds) || seconds < 0 || seconds > kMost) return "-";
   if (seconds < 0.9995) return print("%.1f ms", seconds * 1000);
   if (seconds < 59.95) return print("%.1f s", seconds);
   const auto whole = static_cast<long long>(std::llround(seconds));

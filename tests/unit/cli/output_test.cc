@@ -9,6 +9,7 @@
 #include <filesystem>
 #include <fstream>
 #include <iterator>
+#include <limits>
 #include <sstream>
 #include <string>
 #include <thread>
@@ -108,6 +109,18 @@ TEST_CASE("figures are short") {
   CHECK(format_duration(12.34) == "12.3 s");
   CHECK(format_duration(125) == "2m 05s");
   CHECK(format_duration(3720) == "1h 02m");
+}
+
+TEST_CASE("figures that no run reaches are short too") {
+  for (const double value : {1e300, -1e300, 1e15, std::numeric_limits<double>::max()}) {
+    CHECK(format_count(value).size() < 12);
+    CHECK(format_number(value, 3).size() < 12);
+    CHECK(format_loss(value).size() < 12);
+    CHECK(format_duration(value) == heuristics::duration_text(value));
+    CHECK(format_duration(value) == "-");
+  }
+  CHECK(format_number(1e300, 1) == "1e+300");
+  CHECK(format_number(999'999'999'999'999, 1) == "999999999999999.0");
 }
 
 TEST_CASE("a log file is rotated before it grows too large, and the oldest one is removed") {
