@@ -5,6 +5,7 @@ import shutil
 import signal
 
 import harness
+import sanitizer
 from harness import Case, Run, is_alive, job, members, pids, synthetic, wait_until
 
 
@@ -20,6 +21,7 @@ class MpiPool(Case):
     def setUp(self):
         if shutil.which(self.command) is None:
             self.skipTest(f"there is no {self.command} here; scripts/setup.sh test installs it")
+        self.addCleanup(sanitizer.ignore_leaks())
 
     def test_processes_stay_while_workers_come_and_go(self):
         with Run(pool(self.command)) as run:

@@ -10,6 +10,7 @@ import glob
 import os
 import shutil
 import tempfile
+import unittest.mock
 
 SANITIZERS = os.environ.get("ELASTICTRAIN_SANITIZE", "")
 
@@ -44,6 +45,13 @@ def without_leaks(environment):
     and the search needs a thread."""
     options = environment.get("ASAN_OPTIONS")
     return {**environment, "ASAN_OPTIONS": options.replace("detect_leaks=1", "detect_leaks=0")} if options else dict(environment)
+
+
+def ignore_leaks():
+    """Of all processes that this one starts until it calls what is returned."""
+    patch = unittest.mock.patch.dict(os.environ, without_leaks(os.environ))
+    patch.start()
+    return patch.stop
 
 
 def take_reports():

@@ -8,6 +8,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <span>
@@ -56,9 +57,7 @@ void flood(const std::string& path) {
   ::close(socket);
 }
 
-}  // namespace
-
-int main(int, char** arguments) {
+int train(char** arguments) {
   const std::uint64_t violating_step = std::strtoull(arguments[1], nullptr, 10);
   const std::string_view what = arguments[2];
   const char* path = std::getenv("ELASTICTRAIN_SOCKET");
@@ -87,4 +86,15 @@ int main(int, char** arguments) {
   }
   session.finish();
   return 0;
+}
+
+}  // namespace
+
+int main(int, char** arguments) {
+  try {
+    return train(arguments);
+  } catch (const SessionError& error) {
+    std::fprintf(stderr, "%s\n", error.what());
+    return 1;
+  }
 }
