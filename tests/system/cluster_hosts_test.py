@@ -35,15 +35,16 @@ class Hosts(Case):
         self.cluster.submit(name, low, most, start, **sections)
 
     def wait_shares(self, what, patience_s=90, **shares):
-        """Shares by job: a number, or a range. Two jobs on several hosts do not share a network card, so that slots may
-        be left over."""
+        """Shares by job: a number, or a range. Two jobs on several hosts do not share a network card, so that slots may be left
+        over. Returns the workers of each job."""
         def fits(size, wanted):
             return size in wanted if isinstance(wanted, range) else size == wanted
 
         def look():
-            return all(fits(len(self.workers(name)), wanted) for name, wanted in shares.items())
+            workers = {name: self.workers(name) for name in shares}
+            return workers if all(fits(len(workers[name]), wanted) for name, wanted in shares.items()) else None
         try:
-            wait_until(look, patience_s, f"{shares}, {what}")
+            return wait_until(look, patience_s, f"{shares}, {what}")
         except harness.Failed as failed:
             states = "\n".join(self.cluster.do("status", name) for name in shares)
             raise harness.Failed(f"{failed}\n{self.cluster.do('queue', '--all')}{self.cluster.text()}{states}") from None
@@ -73,8 +74,7 @@ class Hosts(Case):
         self.submit("a", 1, 16, 16)
         self.wait_shares("alone", a=16)
         self.submit("b", 1, 16, 8)
-        self.wait_shares("shared", a=8, b=8)
-        before = {name: self.workers(name) for name in ("a", "b")}
+        before = self.wait_shares("shared", a=8, b=8)
         host = self.lab.host(sorted(before["b"].values())[-1])
         host.power_off()
         self.wait_shares("without the host", a=6, b=6)
@@ -105,8 +105,9 @@ class Hosts(Case):
         cluster.process.send_signal(signal.SIGSTOP)
         wait_until(lambda: process_state(run) in "XZ", 60, "the end of its run")
         cluster.process.send_signal(signal.SIGCONT)
-        cluster.wait_job("all", lambda job: job["phase"] == "queued" and "too few of its workers could start" in job["why"],
-                         "that it is in the queue")
+        wait_until(lambda: cluster.journal("left"), 30, "that it is in the queue again")
+        left = cluster.journal("left")[0]
+        self.assertEqual((left["status"], left["why"]), (69, "too few of its workers could start"))
         self.lab.host("node2").power_on()
         self.wait_shares("with the host", all=16)
         self.end("all")
@@ -114,15 +115,13 @@ class Hosts(Case):
     def test_the_cluster_and_a_supervisor_are_killed_while_slots_pass_on(self):
         cluster = self.start()
         self.submit("a", 1, 16, 16)
-        self.wait_shares("alone", a=16)
-        alone = self.workers("a")
+        alone = self.wait_shares("alone", a=16)["a"]
         self.submit("b", 1, 16, 8)
         self.wait_recalled("a", 16)
         cluster.kill()
         cluster.start()
-        self.wait_shares("after the cluster's death", a=8, b=8)
-        self.assertLessEqual(self.workers("a").keys(), alone.keys(), "a healthy worker was restarted")
-        before = {name: self.workers(name) for name in ("a", "b")}
+        before = self.wait_shares("after the cluster's death", a=8, b=8)
+        self.assertLessEqual(before["a"].keys(), alone.keys(), "a healthy worker was restarted")
         self.submit("c", 1, 5, 5)
         self.wait_recalled("a", 8)
         os.kill(cluster.job("a")["pid"], signal.SIGKILL)
