@@ -1,6 +1,7 @@
 // Throughput of a job as a policy sees it. Nothing is measured at first, so every size up to the most is taken to be
 // worth its slots: the job is given them, is measured there, and keeps them only if they pay.
 #include <algorithm>
+#include <cmath>
 #include <map>
 #include <set>
 #include <utility>
@@ -12,6 +13,7 @@ namespace {
 
 constexpr double kNoise = 0.1;  // a loss with more workers that is smaller than this is taken for none
 constexpr double kLeastGain = 1e-3;
+constexpr double kAsExpected = 0.05;  // of the line through what was measured before
 
 using Point = heuristics::sharing::Curve::Point;
 
@@ -39,10 +41,25 @@ double own_guess(const Job& job) {
   return views > 0 ? sum / views : 0;
 }
 
+// Whether each of these speeds is what the line through those measured before says. Jobs that gain equally much of a
+// slot would exchange it at each measurement otherwise, by its noise.
+bool as_expected(const Job& job, const std::vector<RateSeen>& rates) {
+  const bool knows = std::any_of(job.rates.begin(), job.rates.end(), [](auto& rate) { return rate.second.counts(); });
+  if (!knows || job.move || job.trial) return false;
+  std::uint32_t most = 1;
+  for (const RateSeen& rate : rates) most = std::max(most, rate.workers);
+  const auto line = curve_of(job, most, 1);
+  return std::all_of(rates.begin(), rates.end(), [&](const RateSeen& rate) {
+    const double said = line.as_is(rate.workers);
+    return rate.packed || std::abs(rate.samples_per_s - said) <= kAsExpected * said;
+  });
+}
+
 }  // namespace
 
-// Whether a size is measured now that was not before.
+// Whether a size is measured now that was not before, and otherwise than was expected.
 bool Cluster::take_rates(Job& job, const Report& report) const {
+  const bool expected = as_expected(job, report.rates);
   const std::uint32_t hosts = hosts_of(book_.lease(job.id).slots);
   bool measured = false;
   std::map<std::uint32_t, Measured> best;
@@ -66,7 +83,7 @@ bool Cluster::take_rates(Job& job, const Report& report) const {
     const Measured before = std::exchange(job.rates[workers], seen);
     measured = measured || before.views == 0 || before.counts() != seen.counts();
   }
-  return measured;
+  return measured && !expected;
 }
 
 std::uint32_t hosts_of(const Slots& slots) {
