@@ -9,7 +9,7 @@
 namespace elastictrain::cli {
 
 // Arguments without the program's name. A bare -l or --label becomes the default label. The arguments of
-// `run`, `check` and `plan` after the first "--", or from the first word that is a program (cli/commands/program_word.h), go to
+// `run`, `check` and `plan` after the first "--", or from the first word that is a program (program_word.h), go to
 // `program`; of `torchrun` those from the first that is neither an option nor an option's value, and its options may be
 // written with underscores.
 std::vector<std::string> prepare_arguments(const std::vector<Command>& commands, std::vector<std::string> arguments,

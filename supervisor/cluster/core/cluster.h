@@ -238,6 +238,7 @@ class Cluster {
   bool is_worked_on(std::uint32_t host) const;
   bool take_rates(Job& job, const Report& report) const;
   void lose(Job& job, double now_s);
+  void leave(Job& job, int status, double now_s);
   void left(Job& job, int status, const std::string& why, double now_s);
   void failed(Job& job, int status, const std::string& why, double now_s);
   static std::vector<RateSeen> rates_of(const Job& job);

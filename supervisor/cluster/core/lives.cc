@@ -178,7 +178,7 @@ void Cluster::handle(const RunEnded& event, double now_s) {
   if (job == nullptr) return;
   const bool goes_on = may_be_started_again(*job, event.status) && job->own() && job->phase != Phase::kEnding;
   if (goes_on) {
-    left(*job, event.status, why_it_left(event.status), now_s);
+    leave(*job, event.status, now_s);
   } else {
     finish(*job, event.status, event.status == 0 ? "done" : "its run ended", now_s);
   }
@@ -235,6 +235,22 @@ void Cluster::failed(Job& job, int status, const std::string& why, double now_s)
   write(record::Left{job.id, status, "is taken up again: " + why, job.resume});
 }
 
+// Its run has ended, and may be started again.
+void Cluster::leave(Job& job, int status, double now_s) {
+  if (status == kUnavailableStatus && job.samples == 0) job.resume = false;  // it has saved nothing
+  const std::string why = why_it_left(status);
+  const bool progress = job.samples > job.samples_at_start;
+  // While a host is lost, its waiting time sets the pace: the job is in the queue as long as that lasts.
+  const bool host_lost = status == kUnavailableStatus && !job.lost_hosts.empty();
+  if (!host_lost) job.failures = progress ? 0 : job.failures + 1;
+  if (job.failures >= settings_.max_failures) {
+    return finish(job, status, why + ", again and again without progress", now_s);
+  }
+  const bool waits = !progress && !host_lost;
+  if (waits) job.not_before_s = now_s + kFirstDelay_s * static_cast<double>(1U << (job.failures - 1));
+  left(job, status, why, now_s);
+}
+
 // It has no process any more, and waits to be started again.
 void Cluster::left(Job& job, int status, const std::string& why, double now_s) {
   account(job, now_s);
@@ -245,17 +261,6 @@ void Cluster::left(Job& job, int status, const std::string& why, double now_s) {
   job.why = why;
   job.workers = 0;
   job.run_phase.clear();
-  if (status == kUnavailableStatus && job.samples == 0) job.resume = false;  // it has saved nothing
-  // While a host is lost, its waiting time sets the pace: the job is in the queue as long as that lasts.
-  const bool host_lost = status == kUnavailableStatus && !job.lost_hosts.empty();
-  if ((status == kPreempted || status == kUnavailableStatus) && !host_lost) {
-    const bool progress = job.samples > job.samples_at_start;
-    job.failures = progress ? 0 : job.failures + 1;
-    if (job.failures >= settings_.max_failures) {
-      return finish(job, status, why + ", again and again without progress", now_s);
-    }
-    if (!progress) job.not_before_s = now_s + kFirstDelay_s * static_cast<double>(1U << (job.failures - 1));
-  }
   const Slots slots = book_.vacate(job.id);
   if (job.move || job.trial) end_move(job, record::MoveOutcome::kSuperseded, "it has no worker any more", now_s);
   job.share = 0;
@@ -371,7 +376,7 @@ void Cluster::handle(const Probed& event, double now_s) {
   using State = Probed::State;
   if (event.state == State::kEnded) {
     const bool goes_on = may_be_started_again(job, event.status) && job.own() && job.phase == Phase::kLost;
-    return goes_on ? left(job, event.status, why_it_left(event.status), now_s)
+    return goes_on ? leave(job, event.status, now_s)
                    : finish(job, event.status, event.status == 0 ? "done" : "its run ended", now_s);
   }
   if (event.state == State::kAlive) job.lost_s = now_s;

@@ -93,6 +93,22 @@ TEST_CASE("a run that cannot start although no host is lost is tried a few times
   CHECK(story.job(id).why == "too few of its workers could start, again and again without progress");
 }
 
+TEST_CASE("a run that ends before it joins is tried as often") {
+  Story story;
+  const JobId id = story.submit("job", whole_host());
+  const auto end_process = [&] { story.give(ProcessEnded{id, story.job(id).attempt, 69, false, "in use"}); };
+  story.give(RunEnded{id, 69});
+  end_process();
+  for (std::uint32_t tries = 2; tries <= Story::plain().max_failures; ++tries) {
+    REQUIRE(story.job(id).phase == Phase::kQueued);
+    story.wait(60);
+    story.give(Tick{});
+    REQUIRE(story.job(id).phase == Phase::kStarting);
+    end_process();
+  }
+  CHECK(story.job(id).phase == Phase::kEnded);
+}
+
 TEST_CASE_FIXTURE(Lost, "what a run has found is forgotten when its process has ended") {
   give(Disconnected{job_});
   give(Probed{job_, Probed::State::kEnded, 75});
