@@ -41,6 +41,15 @@ double own_guess(const Job& job) {
   return views > 0 ? sum / views : 0;
 }
 
+// Whether a size is among these that was not measured before. Nearly all reports have none.
+bool has_news(const Job& job, const std::vector<RateSeen>& rates) {
+  return std::any_of(rates.begin(), rates.end(), [&](const RateSeen& rate) {
+    const auto known = job.rates_by_hosts.find({rate.workers, rate.hosts});
+    const Measured seen{rate.samples_per_s, rate.views};
+    return !rate.packed && (known == job.rates_by_hosts.end() || known->second.counts() != seen.counts());
+  });
+}
+
 // Whether each of these speeds is what the line through those measured before says. Jobs that gain equally much of a
 // slot would exchange it at each measurement otherwise, by its noise.
 bool as_expected(const Job& job, const std::vector<RateSeen>& rates) {
@@ -59,7 +68,7 @@ bool as_expected(const Job& job, const std::vector<RateSeen>& rates) {
 
 // Whether a size is measured now that was not before, and otherwise than was expected.
 bool Cluster::take_rates(Job& job, const Report& report) const {
-  const bool expected = as_expected(job, report.rates);
+  const bool expected = has_news(job, report.rates) && as_expected(job, report.rates);
   const std::uint32_t hosts = hosts_of(book_.lease(job.id).slots);
   bool measured = false;
   std::map<std::uint32_t, Measured> best;

@@ -24,6 +24,10 @@ bool may_be_started_again(const Job& job, int status) {
   return status == kPreempted || (status == kUnavailableStatus && job.samples <= job.samples_at_start);
 }
 
+double delay_s(std::uint32_t failures) {
+  return std::min(kLongestDelay_s, kFirstDelay_s * static_cast<double>(1U << (failures - 1)));
+}
+
 std::string why_it_left(int status) {
   return status == kPreempted ? "left with a checkpoint" : "too few of its workers could start";
 }
@@ -226,8 +230,7 @@ void Cluster::failed(Job& job, int status, const std::string& why, double now_s)
     return finish(job, status, why.empty() ? "its run ended before it joined" : why, now_s);
   }
   const bool may_hold = !book_.held(job.id).empty() || job.resume;
-  const double delay_s = std::min(kLongestDelay_s, kFirstDelay_s * static_cast<double>(1U << (job.failures - 1)));
-  job.not_before_s = now_s + delay_s;
+  job.not_before_s = now_s + delay_s(job.failures);
   if (!may_hold) return left(job, status, "its run did not start: " + why, now_s);
   job.phase = Phase::kQueued;
   job.lost_s = now_s;
@@ -247,7 +250,7 @@ void Cluster::leave(Job& job, int status, double now_s) {
     return finish(job, status, why + ", again and again without progress", now_s);
   }
   const bool waits = !progress && !host_lost;
-  if (waits) job.not_before_s = now_s + kFirstDelay_s * static_cast<double>(1U << (job.failures - 1));
+  if (waits) job.not_before_s = now_s + delay_s(job.failures);
   left(job, status, why, now_s);
 }
 
