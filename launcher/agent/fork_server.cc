@@ -218,7 +218,8 @@ void ForkServer::answered() {
   if (!text) return watch_answer();
   if (text->empty()) return await_end();
   if (how_ended_.empty()) deadline_.cancel();
-  answer(*text);
+  const auto pid = parse_number<pid_t>(*text);
+  pid && *pid > 0 ? answer(*pid, "") : answer(0, text->substr(1));
 }
 
 // Nobody has answered: what was forked has ended before it ran, or this whole process has, whose exit follows and says why.
@@ -227,22 +228,21 @@ void ForkServer::await_end() {
   deadline_.expires_after(kDrainTime);
   deadline_.async_wait([this, life = std::weak_ptr<char>(life_)](const asio::error_code& error) {
     const bool is_due = !error && !life.expired() && how_ended_.empty() && state_ == State::kReady;
-    if (is_due) answer(" it ended before it ran");
+    if (is_due) answer(0, "it ended before it ran");
   });
 }
 
-// A process id, or a letter and why there is none.
-void ForkServer::answer(const std::string& text) {
+// Without a process: `problem` says why.
+void ForkServer::answer(pid_t pid, const std::string& problem) {
   Request request = std::move(requests_.front());
   requests_.pop_front();
   Fd own(answer_.release());
-  const auto pid = parse_number<pid_t>(text);
   // Its worker begins before the next one is forked; `this` may be gone then.
   const std::weak_ptr<char> life = life_;
-  if (pid && *pid > 0) {
-    request.done(ForkedChild{*pid, std::move(request.streams), std::move(own)});
+  if (pid > 0) {
+    request.done(ForkedChild{pid, std::move(request.streams), std::move(own)});
   } else {
-    request.done(Error{ErrorCode::kIo, "this worker could not be forked and imports by itself: " + text.substr(1)});
+    request.done(Error{ErrorCode::kIo, "this worker could not be forked and imports by itself: " + problem});
   }
   if (!life.expired()) serve_next();
 }

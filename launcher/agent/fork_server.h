@@ -67,7 +67,7 @@ class ForkServer {
   void watch_answer();
   void answered();
   void await_end();
-  void answer(const std::string& text);
+  void answer(pid_t pid, const std::string& problem);
   void limit_wait(const std::string& what);
   void ended(ExitStatus status);
   void error_ended();
