@@ -33,7 +33,6 @@ STORIES = os.path.join(rows.BUILD, "tests", "unit", "train_session", "unit_train
 ID_HELPER = os.path.join(rows.BUILD, "tests", "standin", "et_nccl_id")
 LEAST_S = 5  # what is not worth to begin with
 HANGS = 3  # times what it needs: a part that takes longer is ended, for the others' sake
-logs = None  # the folder of whole outputs
 
 
 class TimeIsUp(BaseException):
@@ -76,9 +75,9 @@ def ranks_share_a_gpu():
 
 
 @contextlib.contextmanager
-def written_to(name):
-    """A file that is kept where --logs names a folder: it grows by what each part writes."""
-    if logs is None:
+def written_to(name, logs):
+    """A file, kept in the folder `logs` if there is one."""
+    if not logs:
         with tempfile.TemporaryFile("w+", errors="replace") as file:
             yield file
     else:
@@ -86,13 +85,13 @@ def written_to(name):
             yield file
 
 
-def stories(only):
+def stories(only, logs):
     """Changes, losses and recoveries of real processes, bit-identical states checked."""
     environment = {**os.environ, **nccl.ON_ONE_GPU, "TEST_WORKER_DEVICE": "1", "ELASTICTRAIN_BACKEND": "nccl",
                    "ELASTICTRAIN_BINARY": ID_HELPER, "NCCL_RAS_ENABLE": "0"}
     begin = time.monotonic()
     words = [*WITHOUT, "--duration=true", *([f"--test-case={only}"] if only else [])]
-    with written_to("stories.log") as log:
+    with written_to("stories.log", logs) as log:
         process = subprocess.Popen([STORIES, *words], env=environment, stdout=log, stderr=subprocess.STDOUT,
                                    start_new_session=True)
         try:
@@ -133,7 +132,7 @@ def row(name, repetitions):
     return lines
 
 
-def parts(quick, story_filter):
+def parts(quick, story_filter, logs=None):
     repetitions = 2 if quick else 5
     times = 2 if quick else 10
     rank = gpu.RANK
@@ -141,7 +140,7 @@ def parts(quick, story_filter):
     queued = (0, 1) if quick else (0, 1, 5)
     return [
         Part("connect", "two ranks: init and first sums", 30, answers(lambda: nccl.connecting(rank))),
-        Part("first-stories", "five changes and losses", 60, lambda: stories(story_filter or FIRST_STORIES)),
+        Part("first-stories", "five changes and losses", 60, lambda: stories(story_filter or FIRST_STORIES, logs)),
         Part("kill", "kill -9 in mid-collective", 40, answers(lambda: nccl.kill_in_mid_collective(rank))),
         Part("abort", "Abort, then a fresh communicator", 15, answers(lambda: nccl.fresh_after_loss(rank, False))),
         Part("revoke", "the same with Revoke", 15, answers(lambda: nccl.fresh_after_loss(rank, True))),
@@ -153,7 +152,7 @@ def parts(quick, story_filter):
         Part("gpu-swap", "changes of size", 80 if quick else 190, row("gpu-swap", repetitions)),
         Part("trainer", "a data set on CPUs and GPUs", 60, lambda: gpu_trainer.lines(quick)),
         Part("torch", "PyTorch programs", 90 if quick else 180, lambda: gpu_torch.lines(quick)),
-        Part("stories", "all changes and losses", 600, lambda: stories(story_filter)),
+        Part("stories", "all changes and losses", 600, lambda: stories(story_filter, logs)),
         Part("beside", "builds beside a busy communicator", 60,
              answers(lambda: nccl.side_builds(rank, 10 if quick else 50, "LAZY"))),
         Part("stopped", "abort, stopped peer", 40, answers(lambda: nccl.abort_latency(rank, times, True))),
@@ -212,25 +211,23 @@ def parse():
     parser.add_argument("--standin", action="store_true", help="stand-ins cannot show speed")
     options = parser.parse_args()
     options.only = [name for names in options.only for name in names.split(",")]
-    options.parts = parts(options.quick, options.stories)
+    options.parts = parts(options.quick, options.stories, options.logs)
     unknown = set(options.only) - {part.name for part in options.parts}
     if unknown:
         parser.error(f"no part is called {', '.join(sorted(unknown))}; --list names them")
     return options
 
 
-def chosen(options):
+def chosen(options, shared):
     if options.only:
         return [part for part in options.parts if part.name in options.only]
-    if options.standin or (ranks_share_a_gpu() and not gpu_mps.is_there()):
+    if options.standin or (shared and not gpu_mps.is_there()):
         return [part for part in options.parts if part.mps != "needed"]
     return options.parts
 
 
 def main():
-    global logs
     options = parse()
-    logs = options.logs
     if options.list:
         for part in options.parts:
             print(f"{part.name:<14} {part.what}")
@@ -245,16 +242,18 @@ def main():
         f"NCCL {facts['nccl']}\n")
     say("| part | | |\n|---|---|---|")
     bad, left_out = [], []
-    for part in chosen(options):
+    shared = ranks_share_a_gpu()
+    through_mps = shared and not options.standin and gpu_mps.is_there()
+    to_do = chosen(options, shared)
+    for part in to_do:
         left = options.budget - (time.monotonic() - begin)
         if left < (LEAST_S if options.only else min(part.seconds / 2, options.budget / 4)):
             left_out.append(part.name)
             continue
-        bad += carry_out(part, min(left, HANGS * part.seconds), left_out,
-                         through_mps=part.mps != "no" and not options.standin and ranks_share_a_gpu() and gpu_mps.is_there())
+        bad += carry_out(part, min(left, HANGS * part.seconds), left_out, through_mps and part.mps != "no")
     if left_out:
         say(f"\nnot within {options.budget:.0f} s: {', '.join(left_out)}; --only {','.join(left_out)} runs them")
-    slow = [part.name for part in options.parts if part.mps == "needed" and part not in chosen(options)]
+    slow = [part.name for part in options.parts if part.mps == "needed" and part not in to_do]
     if slow and not options.only:
         say(f"\nleft out, because ranks share a GPU and there is no MPS: {', '.join(slow)}")
     say(f"\nverdict: {'PASSED' if not bad else 'FAILED: ' + ', '.join(bad)} ({time.monotonic() - begin:.0f} s)")
