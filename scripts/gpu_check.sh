@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Checks everything that needs a GPU, in under ten minutes, and prints a verdict and a table (Markdown).
+# Checks what needs a GPU, as much as fits into its time, and prints a verdict and a table (Markdown).
 # Usage: scripts/gpu_check.sh [--quick] [--only PART[,PART…]] [--stories FILTER] [--budget S] [--standin] [--out FILE]
 #                             [--logs FOLDER]
 #        scripts/gpu_check.sh --pack [FILE]     builds here and packs all for a machine without packages or network
