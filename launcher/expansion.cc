@@ -13,6 +13,11 @@ const HostUse* find_use(const HostDemand& demand, const std::string& name) {
   return found == demand.hosts.end() ? nullptr : &*found;
 }
 
+bool is_listed(const HostDemand& demand, const std::string& name) {
+  const HostUse* const use = find_use(demand, name);
+  return use != nullptr && use->listed;
+}
+
 bool works(const HostDemand& demand, const std::string& name) {
   const HostUse* const use = find_use(demand, name);
   return use != nullptr && use->workers > 0;
@@ -107,14 +112,14 @@ std::uint32_t Expansion::offered_slots(const HostDemand& demand) const {
     if (!is_left(use.name)) slots += use.slots;
   }
   for (const Host& host : added_) {
-    if (find_use(demand, host.name) == nullptr) slots += host.slots;
+    if (!is_listed(demand, host.name)) slots += host.slots;
   }
   return slots;
 }
 
 bool Expansion::is_surplus(const Host& host, const HostDemand& demand, std::uint32_t offered) const {
   const HostUse* use = find_use(demand, host.name);
-  if (use == nullptr || offered - use->slots < demand.needed_slots) return false;
+  if (use == nullptr || !use->listed || offered - use->slots < demand.needed_slots) return false;
   return use->workers == 0 || demand.can_vacate;
 }
 

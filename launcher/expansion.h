@@ -23,6 +23,8 @@ struct HostUse {
   std::string name;
   std::uint32_t slots = 0;
   std::uint32_t workers = 0;
+  // False: the run's list of hosts lacks it. If it was added, it is new, or back while earlier workers still end there.
+  bool listed = true;
 };
 
 struct HostDemand {

@@ -10,10 +10,7 @@ inline launcher::HostDemand demand_of(const jobs::SlotDemand& given) {
   launcher::HostDemand demand;
   demand.needed_slots = given.needed;
   demand.can_vacate = true;
-  for (const auto& host : given.hosts) {
-    const bool is_over = host.slots == 0 && host.used == 0;  // if it is back, it is not in the cluster's list yet
-    if (!is_over) demand.hosts.push_back({host.name, host.slots, host.used});
-  }
+  for (const auto& host : given.hosts) demand.hosts.push_back({host.name, host.slots, host.used, host.slots > 0});
   return demand;
 }
 

@@ -61,7 +61,7 @@ inline constexpr const char* kStandIn = "max-min";
 struct SlotDemand {
   struct HostUse {
     std::string name;
-    std::uint32_t slots = 0;  // 0: it is gone
+    std::uint32_t slots = 0;  // 0: the list of hosts lacks it
     std::uint32_t used = 0;   // slots with processes of runs, at most
   };
   std::uint32_t needed = 0;  // slots that jobs could use now

@@ -87,6 +87,19 @@ TEST_CASE("a host that is lost is replaced, and given back") {
   CHECK(hosts.step(with_another, milliseconds(1020)).released == std::vector<Host>{{"b", 2}});
 }
 
+TEST_CASE("a host that is back while earlier workers still end there is not asked for again, nor returned") {
+  Expansion hosts = expansion();
+  const HostDemand before{4, {{"a", 2, 2}, {"b", 0, 1, false}}};
+  CHECK(hosts.step(before, milliseconds(0)).missing_slots == 2);
+  hosts.answer({{"b", 2, "8"}}, milliseconds(10));
+  const HostDemand still{4, {{"a", 2, 2}, {"b", 0, 1, false}}, true};
+  CHECK(hosts.step(still, milliseconds(20)).missing_slots == 0);
+  CHECK(hosts.step({2, still.hosts, true}, milliseconds(30)).leaves.empty());
+  CHECK(hosts.step({2, still.hosts, true}, milliseconds(9000)).leaves.empty());
+  const HostDemand gone{4, {{"a", 2, 2}, {"b", 0, 0}}};
+  CHECK(hosts.step(gone, milliseconds(9010)).missing_slots == 2);
+}
+
 TEST_CASE("a host that is left is returned when nobody works there any more, and does not count meanwhile") {
   Expansion hosts = expansion();
   hosts.answer({{"b", 2}, {"c", 2}}, milliseconds(0));
