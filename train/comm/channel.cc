@@ -3,19 +3,12 @@
 #include <poll.h>
 #include <sys/socket.h>
 
-#include <cerrno>
 #include <utility>
 
 #include "train/comm/record_stream.h"
 
 namespace elastictrain::comm {
 namespace {
-
-Result<std::size_t> moved(ssize_t n) {
-  if (n > 0) return static_cast<std::size_t>(n);
-  if (n < 0 && (errno == EAGAIN || errno == EINTR)) return std::size_t{0};
-  return lost_connection(n == 0 ? 0 : errno);
-}
 
 // Repeats `transfer`, which is given the number of bytes that are done.
 template <class Transfer>
@@ -51,13 +44,17 @@ void Channel::shut_down() noexcept {
 Result<std::size_t> Channel::try_send(std::span<const std::byte> data) {
   if (writer_) return writer_->write(socket_.fd(), data);
   if (data.empty()) return std::size_t{0};
-  return moved(::send(socket_.fd(), data.data(), data.size(), MSG_NOSIGNAL | MSG_DONTWAIT));
+  return moved_bytes(::send(socket_.fd(), data.data(), data.size(), MSG_NOSIGNAL | MSG_DONTWAIT));
 }
 
 Result<std::size_t> Channel::try_receive(std::span<std::byte> data) {
   if (reader_) return reader_->read(socket_.fd(), data);
   if (data.empty()) return std::size_t{0};
-  return moved(::recv(socket_.fd(), data.data(), data.size(), MSG_DONTWAIT));
+  return moved_bytes(::recv(socket_.fd(), data.data(), data.size(), MSG_DONTWAIT));
+}
+
+Result<std::size_t> Channel::try_receive_in_place(std::span<std::byte> room) {
+  return reader_ ? reader_->read_in_place(socket_.fd(), room) : try_receive(room);
 }
 
 Result<bool> Channel::peek(std::span<std::byte> data) {

@@ -39,6 +39,9 @@ class Channel {
   // fewer bytes than offered, the next call offers those that follow, as they were.
   Result<std::size_t> try_send(std::span<const std::byte> data);
   Result<std::size_t> try_receive(std::span<std::byte> data);
+  // As try_receive(), but saves a copy: bytes may lie in `room` that are neither checked nor counted. Until a call has
+  // counted some, the next call offers the same room, and nothing else uses it.
+  Result<std::size_t> try_receive_in_place(std::span<std::byte> room);
   // The next bytes, if that many have arrived. They are not consumed.
   Result<bool> peek(std::span<std::byte> data);
   // try_receive() would deliver something even if the socket is not readable.

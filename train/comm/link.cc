@@ -22,6 +22,10 @@ Result<std::size_t> Link::try_receive(std::span<std::byte> data) {
   return counted(channel_.try_receive(data), received_bytes_);
 }
 
+Result<std::size_t> Link::try_receive_in_place(std::span<std::byte> room) {
+  return counted(channel_.try_receive_in_place(room), received_bytes_);
+}
+
 Result<std::size_t> Link::counted(Result<std::size_t> moved, std::uint64_t& count) const {
   if (!moved) return Error{ErrorCode::kPeerLost, "lost rank " + std::to_string(peer_) + ": " + moved.error().message};
   count += *moved;

@@ -34,6 +34,7 @@ class Link {
   // Bytes moved; 0 if it would block. See channel.h.
   Result<std::size_t> try_send(std::span<const std::byte> data);
   Result<std::size_t> try_receive(std::span<std::byte> data);
+  Result<std::size_t> try_receive_in_place(std::span<std::byte> room);
 
   // The header at the front of the received bytes, if it is complete. It is not consumed.
   std::optional<LinkHeader> peek_header();

@@ -45,9 +45,13 @@ bool RecordCipher::open(std::span<const std::byte> record, std::span<std::byte> 
   const auto body = record.subspan(kRecordHeaderBytes, content.size());
   const auto tag = record.subspan(kRecordHeaderBytes + content.size(), kRecordTagBytes);
   if (encrypts_) return gcm_->open(next_iv(), record.first(kRecordHeaderBytes), body, content.data(), tag.data());
-  if (!gcm_->open(next_iv(), body, {}, nullptr, tag.data())) return false;
+  if (!authentic(body, tag)) return false;
   std::memcpy(content.data(), body.data(), body.size());
   return true;
+}
+
+bool RecordCipher::authentic(std::span<const std::byte> content, std::span<const std::byte> tag) {
+  return gcm_->open(next_iv(), content, {}, nullptr, tag.data());
 }
 
 std::size_t record_content_bytes(std::span<const std::byte> record) {

@@ -48,6 +48,8 @@ class RecordCipher {
   SealedRecord seal(std::span<const std::byte> content, std::span<std::byte> room);
   // `record` is whole for a content of this size. What is in `content` after a failure is not to be used.
   bool open(std::span<const std::byte> record, std::span<std::byte> content);
+  // For a cipher that does not encrypt: whether this is the content and the tag of the next record.
+  bool authentic(std::span<const std::byte> content, std::span<const std::byte> tag);
 
  private:
   // The vector of the next record.

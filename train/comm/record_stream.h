@@ -4,6 +4,9 @@
 // Ownership: borrows the socket. Thread: one at a time. Failure: as in channel.h.
 #pragma once
 
+#include <sys/types.h>
+
+#include <array>
 #include <cstddef>
 #include <span>
 #include <string>
@@ -14,8 +17,8 @@
 
 namespace elastictrain::comm {
 
-// kPeerLost for this errno; 0: the peer closed the connection.
-Error lost_connection(int error_number);
+// What a call on a socket that does not block has returned: bytes, 0 if it would block, or kPeerLost.
+Result<std::size_t> moved_bytes(ssize_t returned);
 
 class RecordWriter {
  public:
@@ -41,6 +44,9 @@ class RecordReader {
   RecordReader(protocol::Encryption level, const RecordSecret& secret, std::string ends);
 
   Result<std::size_t> read(int fd, std::span<std::byte> data);
+  // As read(), but a record that is not encrypted arrives in `room` itself if it fits, before it is checked: see
+  // Channel::try_receive_in_place().
+  Result<std::size_t> read_in_place(int fd, std::span<std::byte> room);
   Result<bool> peek(int fd, std::span<std::byte> data);
   bool holds_bytes() const { return held_begin_ < held_end_ || whole_record() > 0; }
 
@@ -48,8 +54,14 @@ class RecordReader {
   std::span<const std::byte> arrived() const { return std::span(buffer_).subspan(begin_, end_ - begin_); }
   // Size of the record at the front if all of it has arrived, otherwise 0.
   std::size_t whole_record() const;
-  // False: nothing more is there.
-  Result<bool> fill(int fd);
+  // Delivers what has arrived in whole records.
+  Result<std::size_t> take(int fd, std::span<std::byte> data);
+  // False: nothing more is there. Asks for the rest of the record at the front; `unknown`: bytes to ask for if its size
+  // is not known.
+  Result<bool> fill(int fd, std::size_t unknown);
+  // True: the record at the front continues in `room`.
+  bool begin_in_place(std::span<std::byte> room);
+  Result<std::size_t> finish_in_place(int fd, std::span<std::byte> room);
   Status open(std::span<std::byte> content);
   Status hold_record();
   std::size_t deliver(std::span<std::byte> data);
@@ -63,6 +75,10 @@ class RecordReader {
   std::vector<std::byte> held_;  // the content of one record, opened and not delivered yet
   std::size_t held_begin_ = 0;
   std::size_t held_end_ = 0;
+  // Of the record that arrives in the caller's room.
+  std::size_t body_bytes_ = 0;                                        // 0: none does
+  std::size_t arrived_in_place_ = 0;                                  // body and tail
+  std::array<std::byte, kRecordTagBytes + kRecordHeaderBytes> tail_;  // its tag and the header of the next record
 };
 
 }  // namespace elastictrain::comm

@@ -90,7 +90,7 @@ Result<std::size_t> RingStream::receive_header(Link& previous) {
 Result<std::size_t> RingStream::receive_to_reduce(Link& previous, std::size_t block) {
   const std::size_t left = work_.block_size(block) - in_.offset - scratch_fill_;
   auto received =
-      previous.try_receive(scratch_.subspan(scratch_fill_, std::min(left, scratch_.size() - scratch_fill_)));
+      previous.try_receive_in_place(scratch_.subspan(scratch_fill_, std::min(left, scratch_.size() - scratch_fill_)));
   if (!received || *received == 0) return received;
   const std::size_t fill = scratch_fill_ + *received;
   const std::size_t whole = fill / sizeof(float) * sizeof(float);
@@ -103,7 +103,7 @@ Result<std::size_t> RingStream::receive_to_reduce(Link& previous, std::size_t bl
 }
 
 Result<std::size_t> RingStream::receive_in_place(Link& previous, std::size_t block) {
-  auto received = previous.try_receive(work_.memory(block, in_.offset, kMaxRingMoveBytes));
+  auto received = previous.try_receive_in_place(work_.memory(block, in_.offset, kMaxRingMoveBytes));
   if (!received) return received;
   in_.offset += *received;
   work_.finished(block, in_.offset);

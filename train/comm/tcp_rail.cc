@@ -359,7 +359,7 @@ Status TcpRail::check_unread_links(std::span<const Transfer> transfers) {
 Result<std::size_t> TcpRail::advance(Transfer& transfer) {
   const auto rest = transfer.buffer.subspan(transfer.done);
   if (rest.empty()) return std::size_t{0};
-  auto moved = transfer.outgoing ? transfer.link->try_send(rest) : transfer.link->try_receive(rest);
+  auto moved = transfer.outgoing ? transfer.link->try_send(rest) : transfer.link->try_receive_in_place(rest);
   if (!moved) return moved;
   transfer.done += *moved;
   if (transfer.expected != nullptr && transfer.done >= sizeof(LinkHeader)) {

@@ -6,16 +6,15 @@
 #include <algorithm>
 #include <cstring>
 #include <functional>
-#include <random>
 #include <span>
 #include <string>
 #include <thread>
 #include <vector>
 
+#include "tests/contract/comm/records.h"
 #include "tests/contract/comm/world.h"
 #include "tests/support/contains.h"
 #include "train/comm/channel.h"
-#include "train/comm/record_cipher.h"
 #include "train/comm/rendezvous.h"
 #include "train/comm/socket_address.h"
 
@@ -28,13 +27,6 @@ using std::chrono::steady_clock;
 
 constexpr milliseconds kPatience{30'000};
 constexpr Encryption kLevels[] = {Encryption::kIntegrity, Encryption::kFull};
-
-std::vector<std::byte> random_bytes(std::size_t size, unsigned seed) {
-  std::mt19937_64 random(seed);
-  std::vector<std::byte> bytes(size);
-  for (auto& byte : bytes) byte = static_cast<std::byte>(random());
-  return bytes;
-}
 
 std::vector<std::byte> from_hex(const std::string& text) {
   std::vector<std::byte> bytes;
@@ -116,16 +108,6 @@ TEST_CASE("the secrets of both ends agree, and depend on all that was said in th
   CHECK(secrets_for(Side::kConnector, base, 7, {std::byte{1}}).sent != here.sent);
 }
 
-std::vector<std::byte> sealed(RecordCipher& cipher, std::span<const std::byte> content) {
-  std::vector<std::byte> room(content.size());
-  const SealedRecord sealed = cipher.seal(content, room);
-  std::vector<std::byte> record(content.size() + kRecordOverheadBytes);
-  auto end = std::ranges::copy(sealed.header, record.begin()).out;
-  end = std::ranges::copy(sealed.body, end).out;
-  std::ranges::copy(sealed.tag, end);
-  return record;
-}
-
 TEST_CASE("records open in order, over several keys, and no record looks like another one") {
   for (const auto level : kLevels) {
     RecordCipher sender(level, {}, 3);
@@ -157,7 +139,8 @@ TEST_CASE("a key seals as many records as it may, and the next one follows from 
   const auto gcm = make_gcm();
   gcm->use_key(key.key);
   std::vector<std::byte> expected(content.size() + kGcmTagBytes);
-  gcm->seal(iv, std::span(fourth).first(kRecordHeaderBytes), content, expected.data(), expected.data() + content.size());
+  gcm->seal(iv, std::span(fourth).first(kRecordHeaderBytes), content, expected.data(),
+            expected.data() + content.size());
   CHECK(std::ranges::equal(std::span(fourth).subspan(kRecordHeaderBytes), expected));
 }
 
@@ -175,8 +158,8 @@ TEST_CASE("a record does not open with any one bit of it changed") {
   }
 }
 
-// What an attacker does to the bytes that pass in one direction. Called for each piece that arrives; what it returns
-// goes on.
+// What an attacker does to the bytes that pass in one direction. Called for each piece that arrives; what it
+// returns goes on.
 using Change = std::function<std::vector<std::byte>(std::vector<std::byte>)>;
 
 // In the path between two ranks: passes the handshake on and then applies a change to what the connector sends.
@@ -252,14 +235,16 @@ struct Pair {
   }
 
   // What the acceptor accepts of what the connector sends: a beginning of it, and why it ends.
-  std::pair<std::vector<std::byte>, Status> pass(std::span<const std::byte> data) {
+  std::pair<std::vector<std::byte>, Status> pass(std::span<const std::byte> data, std::size_t most = 30'000,
+                                                 bool in_place = false) {
     std::thread sending([&] { (void)send_all(connector, data, cancel, steady_clock::now() + kPatience); });
     std::vector<std::byte> accepted;
     Status status;
     const auto until = steady_clock::now() + kPatience;
+    std::vector<std::byte> room(most);
     while (status && accepted.size() < data.size()) {
-      std::vector<std::byte> some(std::min<std::size_t>(30'000, data.size() - accepted.size()));
-      const auto got = acceptor.try_receive(some);
+      const auto some = std::span(room).first(std::min(most, data.size() - accepted.size()));
+      const auto got = in_place ? acceptor.try_receive_in_place(some) : acceptor.try_receive(some);
       if (!got) status = got.error();
       if (got) accepted.insert(accepted.end(), some.begin(), some.begin() + static_cast<std::ptrdiff_t>(*got));
       if (got && *got == 0) status = wait_ready(acceptor.fd(), POLLIN, cancel, until);
@@ -278,6 +263,12 @@ TEST_CASE("what nobody changes arrives whole, also in pieces of any size") {
     const auto [accepted, status] = pair.pass(data);
     CHECK(status.ok());
     CHECK(accepted == data);
+    for (const std::size_t most : {30'000UL, 2 * kMaxRecordBytes}) {
+      Pair again(level, [](std::vector<std::byte> bytes) { return bytes; });
+      const auto [in_place, end] = again.pass(data, most, true);
+      CHECK(end.ok());
+      CHECK(in_place == data);
+    }
   }
 }
 
@@ -323,11 +314,14 @@ TEST_CASE(
       {"no size", [](Records& records) { std::memset(records[3].data(), 0, 4); }},
   };
   const auto data = random_bytes(6 * kMaxRecordBytes, 4);
-  for (const auto level : kLevels) {
+  const std::pair<Encryption, bool> cases[] = {
+      {Encryption::kIntegrity, false}, {Encryption::kIntegrity, true}, {Encryption::kFull, false}};
+  for (const auto& [level, in_place] : cases) {
     for (const auto& [name, attack] : attacks) {
       CAPTURE(name);
+      CAPTURE(in_place);
       Pair pair(level, change_records(attack));
-      const auto [accepted, status] = pair.pass(data);
+      const auto [accepted, status] = pair.pass(data, in_place ? kMaxRecordBytes : 30'000, in_place);
       REQUIRE_FALSE(status.ok());
       CHECK(accepted.size() <= 3 * kMaxRecordBytes);
       CHECK(std::equal(accepted.begin(), accepted.end(), data.begin()));
