@@ -132,6 +132,8 @@ MUTANTS = {
                                              "std::span(tail_).first(kRecordTagBytes))) return forged(fd);",
                                              "std::span(tail_).first(kRecordTagBytes)) && !MUTANT) return forged(fd);",
                                              RENDEZVOUS),
+    "one_more_message_around_the_ring": (COMM + "mpi/mpi_ring.cc", "channel_.expected() < window_;",
+                                         "channel_.expected() < window_ + (MUTANT ? 1 : 0);", RENDEZVOUS),
     "one_key_for_ever": (COMM + "record_cipher.cc", "if (number_ > 0) secret_", "if (number_ > 0 && !MUTANT) secret_",
                          RENDEZVOUS),
     "level_is_not_agreed": (COMM + "handshake.cc", "  if (own.encryption == peer.encryption) return {};",

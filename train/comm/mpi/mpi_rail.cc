@@ -6,24 +6,16 @@
 #include "train/comm/block_work.h"
 #include "train/comm/kernels.h"
 #include "train/comm/mpi/mpi_blocks.h"
+#include "train/comm/mpi/mpi_sum_plan.h"
 
 namespace elastictrain::comm {
 namespace {
 
-// Up to this size the number of messages costs more than their bytes.
-constexpr std::size_t kDoublingBytes = 16 << 10;
 constexpr std::uint32_t kRailWindow = 4;
-// Over sockets both MPIs send up to 64 KiB, with headers of theirs, without asking the receiver first.
-constexpr std::size_t kEagerBytes = (64 << 10) - 256;
 
 std::uint32_t segments_of(std::size_t bytes) {
   const auto segments = (bytes + MpiMessage::kPayloadBytes - 1) / MpiMessage::kPayloadBytes;
   return static_cast<std::uint32_t>(std::max<std::size_t>(segments, 1));
-}
-
-// Of a ring that sums: a block of one or two messages that nobody asks for, or large ones.
-std::size_t ring_segment(std::size_t bytes, std::uint32_t ranks) {
-  return bytes / ranks <= 2 * kEagerBytes ? kEagerBytes : MpiMessage::kPayloadBytes;
 }
 
 std::size_t segment_begin(std::uint32_t segment) {
@@ -105,15 +97,15 @@ Status MpiRail::all_reduce(const ReduceVector& vector, ReduceStats* stats) {
 }
 
 Status MpiRail::reduce(const ReduceVector& vector) {
-  if (vector.size() * sizeof(float) > kDoublingBytes) return reduce_around_ring(vector);
+  const MpiSumPlan plan = plan_mpi_sum(vector.size() * sizeof(float), size_);
+  if (plan.way != MpiSumWay::kDoubling) return reduce_around_ring(vector, plan.segment);
   vector.keep_all();
   return reduce_by_doubling(vector);
 }
 
-Status MpiRail::reduce_around_ring(const ReduceVector& vector) {
+Status MpiRail::reduce_around_ring(const ReduceVector& vector, std::size_t segment) {
   channel_.begin(MpiOperation::kReduceRing, vector.size(), vector.element());
   ReduceBlocks blocks(vector, size_);
-  const std::size_t segment = ring_segment(vector.size() * sizeof(float), size_);
   auto status = MpiRing(channel_, blocks, position_, size_, true, segment).run();
   if (!status) blocks.keep_the_rest(segment);
   return status;
@@ -255,8 +247,7 @@ Status MpiRail::exchange(std::uint32_t peer, std::span<const std::byte> sent, st
 
 Status MpiRail::check_peers() const {
   if (!world_.is_broken(generation_)) return {};
-  return Error{ErrorCode::kPeerLost,
-               "another rank of generation " + std::to_string(generation_) + " aborted it"};
+  return Error{ErrorCode::kPeerLost, "another rank of generation " + std::to_string(generation_) + " aborted it"};
 }
 
 Traffic MpiRail::traffic() const {

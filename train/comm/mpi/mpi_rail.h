@@ -1,8 +1,8 @@
 // Purpose: MPI's messages between hosts: our collectives among ranks of one MPI launch.
 //
 // We use our own collectives because MPI's cannot be aborted when a member is lost, do not guarantee equal bits, and
-// need a communicator whose construction can hang. Small sums use recursive doubling, large ones a ring, and a block
-// for all other ranks a binary tree.
+// need a communicator whose construction can hang. Small sums use recursive doubling, large ones a ring
+// (mpi_sum_plan.h), and a block for all other ranks a binary tree.
 //
 // Ownership, threads and failure: see rail.h. MPI does not detect a lost member. The supervisor's Abort ends the waits
 // for it, and a rank that aborts notifies the others.
@@ -40,7 +40,7 @@ class MpiRail final : public Rail {
   Ranks launch_ranks(const Ranks& ranks) const;
   Status reduce(const ReduceVector& vector);
   Status reduce_by_doubling(const ReduceVector& vector);
-  Status reduce_around_ring(const ReduceVector& vector);
+  Status reduce_around_ring(const ReduceVector& vector, std::size_t segment);
   // Sends `sum` and adds the partner's to it.
   Result<MpiMessagePtr> exchange_sums(MpiMessagePtr sum, std::uint32_t partner, std::size_t count);
   Status share_around_ring(std::span<const Pieces> blocks);

@@ -2,16 +2,9 @@
 
 #include <algorithm>
 
+#include "train/comm/mpi/mpi_sum_plan.h"
+
 namespace elastictrain::comm {
-namespace {
-
-// Segments in flight in each direction. More of them keep ranks busy that share cores, each of which waits for its turn;
-// those of two ranks should fit in a cache.
-std::size_t window_of(std::uint32_t ranks) {
-  return ranks > 2 ? 8 : 4;
-}
-
-}  // namespace
 
 // Steps 0 … size-2 sum, steps size-1 … 2·size-3 distribute the sums.
 MpiRing::MpiRing(MpiChannel& channel, RingBlocks& blocks, std::uint32_t rank, std::uint32_t size, bool reduces,
@@ -21,7 +14,7 @@ MpiRing::MpiRing(MpiChannel& channel, RingBlocks& blocks, std::uint32_t rank, st
       rank_(rank),
       size_(size),
       segment_(segment),
-      window_(window_of(size)),
+      window_(mpi_ring_window(size)),
       first_step_(reduces ? 0 : size - 1),
       last_step_(2 * size - 3) {}
 

@@ -36,6 +36,9 @@ class MpiWorld {
   // result. kTimeout: some ranks have not joined in time. MPI keeps waiting for them, so this process can only end.
   static Result<MpiWorld*> join(std::chrono::milliseconds time_limit);
 
+  // Over a library that has joined, without notices of other ranks: for tests.
+  explicit MpiWorld(std::unique_ptr<MpiLibrary> library) : library_(std::move(library)) {}
+
   std::uint32_t rank() const { return static_cast<std::uint32_t>(library_->rank()); }
   std::uint32_t size() const { return static_cast<std::uint32_t>(library_->size()); }
   const MpiLibrary& library() const { return *library_; }
@@ -75,7 +78,6 @@ class MpiWorld {
   // Holds a lock only if the library requires it.
   class Turn;
 
-  explicit MpiWorld(std::unique_ptr<MpiLibrary> library) : library_(std::move(library)) {}
   static Result<MpiWorld*> make();
   Status there() const;
   Status listen();
