@@ -157,6 +157,11 @@ class Mpich(MpiHosts):
     command = "mpiexec.hydra"
     outlives_launch = True
 
+    @classmethod
+    def setUpClass(cls):
+        sanitizer.skip_under_threads("MPICH")
+        super().setUpClass()
+
 
 del MpiHosts  # it is no test of its own
 

@@ -74,6 +74,10 @@ class OpenMpi(MpiPool):
 class Mpich(MpiPool):
     command = "mpiexec.hydra"
 
+    def setUp(self):
+        sanitizer.skip_under_threads("MPICH")
+        super().setUp()
+
 
 del MpiPool  # it is no test of its own
 

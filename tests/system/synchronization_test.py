@@ -6,6 +6,7 @@ import signal
 
 import harness
 from harness import Case, Run, job, members, pids, synthetic
+from sanitizer import SLOWDOWN
 
 FAST = {"cool_down_ms": 500}
 
@@ -39,9 +40,11 @@ class Synchronization(Case):
         self.through_a_loss_and_a_growth("pair-averaging")
 
     def test_pairs_run_ahead_of_a_slow_worker_and_every_sample_counts_once(self):
+        """A sanitizer's own work is small beside that of a step, so that it does not slow the fast ones more."""
         strategy = "pair-averaging"
-        config = job(workers=(1, 4, 4), trainer=synthetic(slow="2:4", samples=2000), failures=FAST,
-                     synchronization={"strategy": strategy, "round_ms": 600})
+        trainer = synthetic(slow="2:4", samples=2000, compute_us_per_sample=1000 * SLOWDOWN)
+        config = job(workers=(1, 4, 4), trainer=trainer, failures=FAST,
+                     synchronization={"strategy": strategy, "round_ms": 600 * SLOWDOWN})
         with Run(config) as run:
             before = pids(run.wait_size(4))
             run.wait_step(120, 60)
