@@ -41,7 +41,7 @@ void recall_view(policy::Runner& policy, const core::record::Observed& observed)
 }
 
 // Of the generation that trains on under the previous plan.
-void recall_plan(policy::Runner& policy, const core::Resumed& resumed) {
+protocol::GenerationPlan recalled_plan(const core::Resumed& resumed) {
   protocol::GenerationPlan plan;
   plan.generation = resumed.generation;
   for (std::size_t rank = 0; rank < resumed.members.size(); ++rank) {
@@ -49,7 +49,7 @@ void recall_plan(policy::Runner& policy, const core::Resumed& resumed) {
     member.worker = resumed.members[rank];
     if (rank < resumed.shares.size()) member.share = resumed.shares[rank];
   }
-  policy.planned(plan);
+  return plan;
 }
 
 }  // namespace
@@ -151,7 +151,9 @@ void Supervisor::Impl::go_on() {
   }
   workers_.restore(resumed);
   cluster_.take_over(resumed);
-  recall_plan(policy_, resumed);
+  const protocol::GenerationPlan plan = recalled_plan(resumed);
+  policy_.planned(plan);
+  cluster_.planned(plan);
   feed(std::move(resumed));
 }
 
