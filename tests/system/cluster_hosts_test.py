@@ -8,6 +8,10 @@ import harness
 from cluster_lab import Cluster
 from harness import Case, members, process_state, wait_until
 from lab import Lab
+from sanitizer import SLOWDOWN
+
+# Within it workers end at a step boundary, with the account of their last samples.
+GRACE_MS = 1000 * SLOWDOWN
 
 
 class Hosts(Case):
@@ -31,7 +35,7 @@ class Hosts(Case):
 
     def submit(self, name, low, most, start, **sections):
         """A host is given up soon, and the slots of its workers with it."""
-        sections.setdefault("timeouts", {"orphan_grace_ms": 4000, "grace_ms": 1000})
+        sections.setdefault("timeouts", {"orphan_grace_ms": 4000, "grace_ms": GRACE_MS})
         self.cluster.submit(name, low, most, start, **sections)
 
     def wait_shares(self, what, patience_s=90, **shares):
@@ -61,6 +65,7 @@ class Hosts(Case):
     def end(self, *names):
         """Each sample was counted once, whatever happened, and nothing is left."""
         for name in names:
+            self.cluster.wait_job(name, lambda job: job["step"] > 0, "a step")  # a run without one has no audit
             self.cluster.do("cancel", name)
         for name in names:
             self.cluster.wait_job(name, lambda job: job["phase"] == "ended", "the end")
@@ -100,7 +105,7 @@ class Hosts(Case):
         """The cluster is stopped meanwhile, so that it does not take back the lease first."""
         self.lab.host("node2").power_off()
         cluster = self.start()
-        self.submit("all", 16, 16, 16, timeouts={"start_ms": 6000, "orphan_grace_ms": 4000, "grace_ms": 1000})
+        self.submit("all", 16, 16, 16, timeouts={"start_ms": 6000, "orphan_grace_ms": 4000, "grace_ms": GRACE_MS})
         run = cluster.wait_job("all", lambda job: job["phase"] == "joined", "its run")["pid"]
         cluster.process.send_signal(signal.SIGSTOP)
         wait_until(lambda: process_state(run) in "XZ", 60, "the end of its run")
