@@ -22,7 +22,10 @@ std::vector<std::span<std::byte>> FirstState::take(Step step, Place place) {
     entry.is_own = place == Place::kFirst;
     entry.marked.resize(1 + entry.memory.size());
     entry.marked.front() = place == Place::kWithoutState ? std::byte{0} : kHasState;
-    std::ranges::copy(entry.is_own ? entry.memory : std::span(entry.copy), entry.marked.begin() + 1);
+    // Without the state the copy is still arriving, on another thread.
+    if (place != Place::kWithoutState) {
+      std::ranges::copy(entry.is_own ? entry.memory : std::span(entry.copy), entry.marked.begin() + 1);
+    }
     marked.emplace_back(entry.marked);
   }
   return marked;
