@@ -10,6 +10,12 @@ Status ProgramData::share(Bucket& bucket) {
   return gate_.run("sharing the program's data", [&] { return bucket.share(*seat_.communicator); });
 }
 
+void ProgramData::reserve_copy(Bucket& bucket) {
+  const std::size_t count = (bucket.bytes.size() + sizeof(float) - 1) / sizeof(float);
+  if (bucket.copy.size() == count) return;
+  bucket.copy = copies_.of_bucket(bucket.index, count);
+}
+
 void ProgramData::restore_or_copy(Bucket& bucket) {
   const auto bytes = bucket.bytes;
   if (bytes.empty()) return;
@@ -17,7 +23,7 @@ void ProgramData::restore_or_copy(Bucket& bucket) {
     std::memcpy(bytes.data(), bucket.copy.data(), bytes.size());
     return;
   }
-  bucket.copy = copies_.of_bucket(bucket.index, (bytes.size() + sizeof(float) - 1) / sizeof(float));
+  reserve_copy(bucket);
   std::memcpy(bucket.copy.data(), bytes.data(), bytes.size());
 }
 

@@ -214,6 +214,7 @@ void Session::Impl::send_first_state(bool in_background) {
 
 void Session::Impl::reduce_own(session::Bucket& bucket, bool in_background) {
   auto& worker = *worker_;
+  worker.own_data.reserve_copy(bucket);
   if (in_background) return worker.runner.submit(bucket);
   worker.measurements.clock().collective_begins(session::Clock::now());
   settle(worker.runner.reduce(bucket), false);
