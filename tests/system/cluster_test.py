@@ -168,7 +168,7 @@ class Failures(Case):
         cluster.wait_job("a", lambda job: job["phase"] == "joined" and job["pid"] != supervisor, "a new supervisor")
         self.assertEqual(cluster.wait_workers("a", 2), workers, "a healthy worker was restarted")
         step = cluster.status("a")["step"]
-        cluster.wait_job("a", lambda job: job["step"] > step and job["samples"] > 0, "progress, by the new supervisor's reports", 30)
+        cluster.wait_job("a", lambda job: job["step"] > step and job["samples"] > 0, "the new supervisor's reports", 30)
         cluster.do("cancel", "a")
         cluster.wait_job("a", lambda job: job["phase"] == "ended", "the end")
 

@@ -56,7 +56,7 @@ def ignore_leaks():
 
 
 def skip_under_threads(library):
-    """ThreadSanitizer crashes, in its own code, where a library takes a lock in a thread that ends and that it has given up."""
+    """ThreadSanitizer crashes where a library takes a lock in a thread that ends and that it has given up."""
     if SANITIZERS == "thread":
         raise unittest.SkipTest(f"ThreadSanitizer crashes in threads of {library} that end")
 

@@ -8,8 +8,7 @@ namespace elastictrain::session {
 
 // On the training thread, or on the reducer's after prepare_memory(), which leaves nothing to do here.
 void HostGradients::reserve_copy(Bucket& bucket) {
-  if (bucket.copy.size() == bucket.count) return;
-  bucket.copy = copies_.of_bucket(bucket.index, bucket.count);
+  copies_.make_room(bucket.copy, bucket.index, bucket.count);
 }
 
 void HostGradients::prepare_memory(const OpenStep& step, Bucket& bucket) {

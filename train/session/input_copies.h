@@ -21,6 +21,10 @@ class InputCopies {
   // Memory for the copy of bucket `index`, its place in the step. It is the same in each step, and resident. A bucket
   // that grows loses its contents.
   std::span<float> of_bucket(std::size_t index, std::size_t count);
+  // The same, as `copy`, where it has another size. Otherwise it uses nothing of this object, on whichever thread.
+  void make_room(std::span<float>& copy, std::size_t index, std::size_t count) {
+    if (copy.size() != count) copy = of_bucket(index, count);
+  }
 
  private:
   struct Slot {

@@ -11,9 +11,7 @@ Status ProgramData::share(Bucket& bucket) {
 }
 
 void ProgramData::reserve_copy(Bucket& bucket) {
-  const std::size_t count = (bucket.bytes.size() + sizeof(float) - 1) / sizeof(float);
-  if (bucket.copy.size() == count) return;
-  bucket.copy = copies_.of_bucket(bucket.index, count);
+  copies_.make_room(bucket.copy, bucket.index, (bucket.bytes.size() + sizeof(float) - 1) / sizeof(float));
 }
 
 void ProgramData::restore_or_copy(Bucket& bucket) {
