@@ -1,5 +1,6 @@
 #include "train/session/membership.h"
 
+#include <algorithm>
 #include <string>
 #include <utility>
 #include <vector>
@@ -99,7 +100,7 @@ void Membership::begin_training(const protocol::GenerationPlan& plan) {
   parts_.measurements.seated(seat.generation, parts_.course.committed_step());
   parts_.plane->send(protocol::WorkerActive{plan.generation, parts_.course.next_step(), 0});
   parts_.log.event("ready", seat.rank, seat.world_size(), seat.generation);
-  parts_.view.publish_first();
+  parts_.view.publish_first(0);
 }
 
 // A first generation that does not begin at the first step begins with a checkpoint.
@@ -136,9 +137,10 @@ bool Membership::join(TakenSeat taken) {
   const Seat& seat = parts_.seating.seat();
   parts_.log.event("pg", rank, static_cast<std::uint32_t>(taken.plan.members.size()), taken.plan.generation);
   parts_.seating.take_first(seat_of(taken.plan, rank, std::move(taken.communicator)));
+  const auto present = std::ranges::count(taken.plan.members, false, &protocol::Member::joiner);
   if (!enter({std::move(taken.plan), std::move(taken.state_sockets), std::move(taken.cancel)})) return false;
   parts_.log.event("ready", seat.rank, seat.world_size(), seat.generation);
-  parts_.view.publish_first();
+  parts_.view.publish_first(static_cast<std::uint32_t>(present));
   return true;
 }
 

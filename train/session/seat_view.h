@@ -25,7 +25,8 @@ class SeatView {
   // The program has not seen the current seat.
   bool is_behind() const { return view_.generation != seat_.generation; }
   void publish() { show(view_.world_size, false); }
-  void publish_first() { show(0, true); }  // this worker's first generation
+  // This worker's first generation. `present`: members that were there before; 0 in the first generation of a run.
+  void publish_first(std::uint32_t present) { show(present, true); }
 
  private:
   void show(std::uint32_t previous_world_size, bool joined_now);

@@ -119,7 +119,7 @@ void Session::Impl::start_alone() {
   program_.first.adopt();
   worker.checkpoints.enter({}, worker.checkpoints.found_earlier());
   program_.log.event("ready", seat.rank, seat.world_size(), seat.generation);
-  worker.view.publish_first();
+  worker.view.publish_first(0);
 }
 
 // Page faults in the first steps would delay all workers. Gradients are as large as the model, if the program shares

@@ -69,6 +69,9 @@ class Program {
     if (options.uses_store) session_.enable_store();
     session_.on_change([this](const Change& change) {
       if (change.joined_now) late_joiner_ = change.generation > 1;
+      if (change.joined_now && !options_.may_start_late && late_joiner_ != (change.previous_world_size != 0)) {
+        throw BrokenPromise("a joiner does not know that others were there before it");
+      }
       if (change.rank != session_.rank() || change.world_size != session_.world_size()) {
         throw BrokenPromise("on_change() and the session disagree");
       }

@@ -187,8 +187,8 @@ struct Change {
   std::uint64_t generation = 0;
   std::uint32_t rank = 0;
   std::uint32_t world_size = 1;
-  std::uint32_t previous_world_size = 0;
-  bool joined_now = false;  // this worker's first generation
+  std::uint32_t previous_world_size = 0;  // for a worker that joins: the members that were there; 0 at a run's start
+  bool joined_now = false;                // this worker's first generation
   std::string reason;
 };
 
