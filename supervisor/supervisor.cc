@@ -156,7 +156,8 @@ Supervisor::Impl::Impl(asio::io_context& io, SupervisorOptions options, launcher
           }),
       time_limit_(io),
       figures_timer_(io),
-      rejections_timer_(io) {}
+      rejections_timer_(io),
+      board_timer_(io) {}
 
 Supervisor::Impl::~Impl() {
   set_violation_observer(nullptr);
@@ -203,6 +204,7 @@ Status Supervisor::Impl::open_journal() {
   audits_ = std::make_unique<AuditFile>(audit_path_of(journal_->path()),
                                         [this](const std::string& text) { tell(core::Tell::Level::kWarning, text); });
   if (options_.start == RunStart::kFresh) audits_->clear();
+  open_board();
   return {};
 }
 
@@ -275,6 +277,8 @@ void Supervisor::Impl::close_down() {
   loop_until([this] { return control_->unsent() == 0; }, kAnswersEnd);
   figures_timer_.cancel();
   rejections_timer_.cancel();
+  board_timer_.cancel();
+  board_file_->remove();
   rejections_.end_period();
   if (options_.on_figures) options_.on_figures(figures());
   journal(core::record::RunClosed{exit_status_, end_reason_}, true);

@@ -104,7 +104,7 @@ void Supervisor::Impl::on(AgentId agent, protocol::WorkerOutput& message) {
 }
 
 void Supervisor::Impl::on(AgentId agent, protocol::FromWorker& message) {
-  if (!owns(agent, message.worker)) return;
+  if (!owns(agent, message.worker) || take_for_board(message.worker, message.message)) return;
   if (const auto* swap = std::get_if<protocol::WorkerSwap>(&message.message)) {
     note_idle(idle_times_.measured(message.worker, *swap));
   } else if (const auto* hello = std::get_if<protocol::WorkerHello>(&message.message)) {

@@ -2,6 +2,7 @@
 //   supervisor.cc          the life cycle of a run: open, loop, close
 //   supervisor_resume.cc   taking over a run whose supervisor is gone
 //   supervisor_events.cc   messages and events of agents, hosts, users and timers, into events of the core
+//   supervisor_board.cc    the board of the workers
 //   supervisor_actions.cc  performs the actions that the core requests
 #pragma once
 
@@ -16,6 +17,8 @@
 
 #include "supervisor/agent_table.h"
 #include "supervisor/audit_file.h"
+#include "supervisor/board.h"
+#include "supervisor/board_file.h"
 #include "supervisor/checkpoint_log.h"
 #include "supervisor/cluster_side.h"
 #include "supervisor/control/control_server.h"
@@ -85,6 +88,16 @@ class Supervisor::Impl {
   void on(AgentId agent, protocol::WarmProcesses& message);
   void on(AgentId agent, protocol::AgentAnswer& message);
   bool owns(AgentId agent, WorkerId worker);
+
+  // The board of the workers.
+  void open_board();
+  bool take_for_board(WorkerId worker, const protocol::WorkerUp& message);
+  void put_on_board(WorkerId worker, const protocol::BoardPut& put);
+  void answer_from_board();
+  bool may_answer(WorkerId worker) const;
+  void answer(WorkerId worker, protocol::BoardAnswer content);
+  void await_board();
+
   void reject_connection(const std::string& address, const std::string& reason);
   void connection_rejected(const std::string& address, const std::string& reason, std::uint64_t times);
   void hosts_offered(const std::vector<launcher::Host>& hosts);
@@ -141,10 +154,13 @@ class Supervisor::Impl {
   Step last_step_ = 0;                    // of the workers that have finished
   std::unique_ptr<Journal> journal_;
   std::unique_ptr<AuditFile> audits_;
+  Board board_;
+  std::unique_ptr<BoardFile> board_file_;
   std::unique_ptr<control::ControlServer> control_;
   asio::steady_timer time_limit_;
   asio::steady_timer figures_timer_;
   asio::steady_timer rejections_timer_;
+  asio::steady_timer board_timer_;
 
   std::deque<core::Event> events_;
   bool stepping_ = false;

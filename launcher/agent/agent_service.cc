@@ -36,6 +36,8 @@ using namespace protocol;
 // While this much is queued for the supervisor, output stays in the workers' buffers and messages in their sockets.
 constexpr std::size_t kOutputBacklogBytes = 1u << 20;
 constexpr std::size_t kMessageBacklogBytes = 16u << 20;
+// Values for the board beyond it end here, and their workers send them again: a frame of each worker may already be read.
+constexpr std::size_t kBoardBacklogBytes = 2 * kMessageBacklogBytes;
 // Of one worker between two reports; it waits with the rest, so that no worker holds up the messages of the others.
 constexpr std::uint32_t kMaxMessagesPerReport = 2'000;
 constexpr std::size_t kOutputBatchBytes = 64u << 10;
@@ -247,6 +249,7 @@ void AgentService::on_worker_message(WorkerId id, WorkerToAgent message) {
   if (pool_ && !pool_->ends_with_launch && std::holds_alternative<WorkerReady>(message)) outlive_launch_proxy();
   if (std::holds_alternative<WorkerReady>(message)) worker->end_background();
   if (std::holds_alternative<WorkerLeft>(message) && !pool_ && !keep_.contains(id)) worker->end_in_background();
+  if (std::holds_alternative<BoardPut>(message) && link_.queued_bytes() >= kBoardBacklogBytes) return;
   auto forwarded = worker->record().take(std::move(message), std::chrono::steady_clock::now(), next_report());
   if (forwarded) link_.send(FromWorker{id, std::move(*forwarded)});
 }

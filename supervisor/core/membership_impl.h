@@ -106,6 +106,8 @@ class Membership::Impl {
   void on_message(Worker& worker, const protocol::WorkerRequest& message) { requests_.on_message(worker, message); }
   void on_message(Worker&, const protocol::WorkerAudit&) {}  // handled before, whether the worker is known or not
   void on_message(Worker&, const protocol::WorkerSwap&) {}   // a figure for display, kept by the edge
+  void on_message(Worker&, const protocol::BoardPut&) {}     // the board is the edge's
+  void on_message(Worker&, const protocol::BoardGet&) {}
   void timer_fired(const TimerUse& use);
   void worker_timer_fired(TimerKind kind, Worker& worker);
   void advance();

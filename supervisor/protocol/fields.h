@@ -59,6 +59,8 @@ ET_FIELDS(WorkerSwap, m.generation, m.gap_us, m.step_us)
 ET_FIELDS(WorkerHalted, m.fence, m.generation, m.committed_step, m.has_state, m.in_loop, m.reason, m.has_gradients)
 ET_FIELDS(WorkerParked, m.last_step)
 ET_FIELDS(WorkerAsksEpoch)
+ET_FIELDS(BoardPut, m.number, m.key, m.value)
+ET_FIELDS(BoardGet, m.number, m.key, m.wait_ms)
 
 ET_FIELDS(Prepare, m.plan)
 ET_FIELDS(Commit, m.generation)
@@ -68,6 +70,7 @@ ET_FIELDS(Abort, m.fence, m.reason)
 ET_FIELDS(Orphaned, m.reason)
 ET_FIELDS(Reseated, m.worker)
 ET_FIELDS(RunEpoch, m.epoch)
+ET_FIELDS(BoardAnswer, m.number, m.found, m.value, m.problem)
 
 ET_FIELDS(AgentBootstrap, m.protocol_version, m.run_name, m.agent, m.host, m.addresses, m.port, m.key,
           m.connect_timeout_ms, m.heartbeat_ms, m.worker_dead_ms, m.orphan_grace_ms, m.grace_ms, m.interface,

@@ -183,6 +183,21 @@ struct WorkerSwap {
 // From a worker that starts: which epoch is the run in? Answered by RunEpoch.
 struct WorkerAsksEpoch {};
 
+// The board: small values by key that the supervisor keeps for the workers of a run, whether they are members or not.
+// Both are answered by BoardAnswer with the same number. Numbers grow; a worker repeats what is not answered, and a
+// value that the board has already from this worker, or a later one, changes nothing.
+struct BoardPut {
+  std::uint64_t number = 0;
+  std::string key;
+  std::string value;
+};
+// Answered as soon as there is a value, or when the time is over.
+struct BoardGet {
+  std::uint64_t number = 0;
+  std::string key;
+  std::uint32_t wait_ms = 0;
+};
+
 // Last message of a rank of an MPI pool, whose process must not exit while others use MPI: this worker has ended, and
 // its process waits to become another one (Reseated). The agent keeps it and reports WorkerExited with success.
 struct WorkerParked {
@@ -192,11 +207,11 @@ struct WorkerParked {
 // What a worker sends.
 using WorkerToAgent = std::variant<WorkerHello, WorkerReady, WorkerPrepared, WorkerPrepareFailed, WorkerActive,
                                    WorkerLeft, WorkerFinished, WorkerHeartbeat, WorkerAudit, WorkerNote, WorkerSwap,
-                                   WorkerHalted, WorkerRequest, WorkerParked, WorkerAsksEpoch>;
+                                   WorkerHalted, WorkerRequest, WorkerParked, WorkerAsksEpoch, BoardPut, BoardGet>;
 // What its agent forwards. Heartbeats travel in the agent's report, and WorkerParked ends at the agent.
 using WorkerUp = std::variant<WorkerHello, WorkerReady, WorkerPrepared, WorkerPrepareFailed, WorkerActive, WorkerLeft,
                               WorkerFinished, WorkerAudit, WorkerNote, WorkerSwap, WorkerHalted, WorkerRequest,
-                              WorkerAsksEpoch>;
+                              WorkerAsksEpoch, BoardPut, BoardGet>;
 
 // ---------------------------------------------------------------------------------------------------------------
 // Supervisor -> worker
@@ -242,6 +257,13 @@ struct RunEpoch {
   std::uint64_t epoch = 0;
 };
 
-using WorkerDown = std::variant<Prepare, Commit, Cancel, Dismiss, Abort, Orphaned, Reseated, RunEpoch>;
+struct BoardAnswer {
+  std::uint64_t number = 0;
+  bool found = false;
+  std::string value;
+  std::string problem;  // why a value was refused
+};
+
+using WorkerDown = std::variant<Prepare, Commit, Cancel, Dismiss, Abort, Orphaned, Reseated, RunEpoch, BoardAnswer>;
 
 }  // namespace elastictrain::protocol

@@ -132,6 +132,20 @@ static void looks_ahead(et_session* session, const et_batch* batch) {
   if (next <= 12) CHECK(sizes[0] == (next % 4 == 0 ? 10 : 30) && count == sizes[0]);
 }
 
+static void has_a_board(et_session* session) {
+  char text[4] = "";
+  size_t bytes = sizeof text;
+  int found = 1;
+  CHECK(et_board_get(session, "place", 0, text, &bytes, &found) == ET_OK && found == 0);
+  CHECK(et_board_put(session, "place", "abc", 3) == ET_OK);
+  bytes = 2;
+  CHECK(et_board_get(session, "place", 0, text, &bytes, &found) == ET_OK && found == 1 && bytes == 3 && text[0] == 0);
+  CHECK(et_board_get(session, "place", 0, text, &bytes, &found) == ET_OK && strcmp(text, "abc") == 0);
+  CHECK(et_board_put(session, "", "abc", 3) == ET_ERROR_SESSION);
+  CHECK(et_board_put(session, "place", NULL, 3) == ET_ERROR_INVALID);
+  CHECK(et_board_get(session, "place", 0, NULL, NULL, &found) == ET_ERROR_INVALID);
+}
+
 static void has_early_values(et_session* session) {
   char text[4] = "";
   size_t bytes = 0;
@@ -148,6 +162,11 @@ static void has_early_values(et_session* session) {
   CHECK(et_early(session, "layout", NULL, &bytes) == ET_OK && bytes == 3);
   CHECK(et_early(session, "layout", text, &bytes) == ET_OK && strcmp(text, "abc") == 0);
   CHECK(et_early(session, "other", text, &bytes) == ET_ERROR_INVALID);
+}
+
+static void has_small_values(et_session* session) {
+  has_early_values(session);
+  has_a_board(session);
 }
 
 static void before_step(const et_batch* batch, void* user_data) {
@@ -209,7 +228,7 @@ static void trains(void) {
   data.batch = 30;
   CHECK(et_set_data(session, &data) == ET_OK);
   CHECK(et_on_change(session, count_change, &changes) == ET_OK);
-  has_early_values(session);
+  has_small_values(session);
   CHECK(et_barrier(session) == ET_ERROR_SESSION);
   CHECK(et_start(session, &go) == ET_OK && go == 1);
   CHECK(et_phase(session, "evaluation") == ET_OK && et_phase(session, NULL) == ET_OK);

@@ -55,6 +55,10 @@ std::string message_text(const protocol::RunEpoch& run) {
   return "the run is in epoch " + std::to_string(run.epoch);
 }
 
+std::string message_text(const protocol::BoardAnswer& answer) {
+  return "board answer " + std::to_string(answer.number);
+}
+
 std::string text_of(const LaunchAgent& a) {
   return "launch " + to_string(a.agent) + " on " + a.host + " with " + std::to_string(a.slots) + " slots";
 }

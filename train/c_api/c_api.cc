@@ -1,6 +1,7 @@
 // The C API over Session: exceptions become statuses with a message; structs are copied by the size that the caller
 // knows.
 #include <algorithm>
+#include <chrono>
 #include <cstring>
 #include <exception>
 #include <new>
@@ -109,6 +110,11 @@ et_status unknown_reduction() noexcept {
 
 et_step_report to_c(const elastictrain::StepReport& report) {
   return {sizeof(et_step_report), report.loss, report.samples, report.gradient_norm, report.slowest_compute_us};
+}
+
+std::chrono::milliseconds wait_of(std::uint64_t wait_ms) {
+  constexpr std::uint64_t kMost = 1'000'000'000;  // beyond it a deadline would overflow
+  return std::chrono::milliseconds(std::min(wait_ms, kMost));
 }
 
 void call_back(et_change_callback callback, void* user_data, const elastictrain::Change& change) {
@@ -567,6 +573,25 @@ et_status et_step_based_schedule(const char* schedule, uint64_t step, uint32_t* 
 et_status et_note(et_session* session, const char* key, const char* value) {
   if (session == nullptr || key == nullptr || value == nullptr) return null_argument();
   return guarded([&] { session->session.note(key, value); });
+}
+
+et_status et_board_put(et_session* session, const char* key, const void* value, size_t bytes) {
+  if (session == nullptr || key == nullptr || (value == nullptr && bytes != 0)) return null_argument();
+  return guarded([&] { session->session.board_put(key, value, bytes); });
+}
+
+et_status et_board_get(et_session* session, const char* key, uint64_t wait_ms, void* value, size_t* bytes, int* found) {
+  if (session == nullptr || key == nullptr || bytes == nullptr || found == nullptr || (value == nullptr && *bytes != 0)) {
+    return null_argument();
+  }
+  *found = 0;
+  return guarded([&] {
+    const auto kept = session->session.board_get(key, wait_of(wait_ms));
+    if (!kept) return;
+    *found = 1;
+    if (kept->size() <= *bytes && !kept->empty()) std::memcpy(value, kept->data(), kept->size());
+    *bytes = kept->size();
+  });
 }
 
 et_status et_finish(et_session* session) {

@@ -106,6 +106,7 @@ Result<std::unique_ptr<ControlPlane>> ControlPlane::open(const Environment& envi
   handlers.on_message = [self = plane.get()](const protocol::WorkerDown& message) { self->hear(message); };
   handlers.on_heartbeat = [self = plane.get()] {
     if (auto* mpi = self->mpi_.load()) mpi->progress();
+    self->board_.tend(SteadyClock::now());
     return self->with_news(self->on_heartbeat_());
   };
   handlers.on_orphaned = [self = plane.get()] {
@@ -138,6 +139,7 @@ ControlPlane::~ControlPlane() {
 }
 
 void ControlPlane::close(std::chrono::milliseconds flush_time) {
+  board_.close();
   link_->close(flush_time);
   const std::lock_guard lock(mutex_);
   current_.reset();
@@ -278,6 +280,7 @@ std::uint64_t ControlPlane::await_first_seat(std::uint64_t epoch) {
 
 void ControlPlane::hear(const protocol::WorkerDown& message) {
   if (const auto* run = std::get_if<protocol::RunEpoch>(&message)) return hear_epoch(*run);
+  if (const auto* answer = std::get_if<protocol::BoardAnswer>(&message)) return board_.hear(*answer);
   if (std::holds_alternative<protocol::Orphaned>(message)) orphaned_.store(true);
   drive([&](WorkerMachine& machine) {
     if (parking_ == Parking::kParked) return hear_parked(message);

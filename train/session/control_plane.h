@@ -22,6 +22,7 @@
 #include "train/comm/mpi/mpi_world.h"
 #include "train/device/device.h"
 #include "train/session/agent_link.h"
+#include "train/session/board.h"
 #include "train/session/environment.h"
 #include "train/session/seat_builder.h"
 #include "train/session/step_pace.h"
@@ -95,6 +96,8 @@ class ControlPlane {
   bool has_state() const;
   void enter_phase(protocol::ProgramPhase phase);  // of the program, for the heartbeats
 
+  Board& board() { return board_; }  // any thread
+
   // For a worker that has left and whose process continues: waits until the agent assigns the process to another
   // worker. That worker begins as a new process does, with announce(); no heartbeat is sent before that. nullopt: the
   // process is dismissed or orphaned. All reports of the old worker must have been sent before.
@@ -167,6 +170,7 @@ class ControlPlane {
   std::uint64_t epoch_answers_ = 0;  // so far
   WorkerId successor_;  // the worker of the machine since kReseated
 
+  Board board_{[this](const protocol::WorkerToAgent& message) { link_->send(message); }};
   std::optional<TermNotice> term_;
   std::unique_ptr<AgentLink> link_;
   std::unique_ptr<SeatBuilder> builder_;

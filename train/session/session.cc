@@ -141,6 +141,15 @@ StepReport Session::last_step() const {
 void Session::note(std::string_view key, std::string_view value) {
   impl_->note(key, value);
 }
+void Session::board_put(std::string_view key, const void* value, std::size_t bytes) {
+  impl_->board_put(key, {static_cast<const char*>(value), bytes});
+}
+std::optional<std::vector<std::byte>> Session::board_get(std::string_view key, std::chrono::milliseconds wait) {
+  const auto value = impl_->board_get(key, wait);
+  if (!value) return std::nullopt;
+  const auto bytes = std::as_bytes(std::span(*value));
+  return std::vector<std::byte>(bytes.begin(), bytes.end());
+}
 void Session::sum(float* data, std::size_t count) {
   impl_->sum(data, count);
 }

@@ -123,6 +123,7 @@ void Session::Impl::end_session(bool program_is_done) {
   worker.handover.drop();
   worker.checkpoints.close();
   if (plane_) end_link(program_is_done, in_the_middle);
+  local_board_.close();
   worker.seating.close();
   if (program_.device) comm::await_nccl_ends(kNcclAtEnd);
 }

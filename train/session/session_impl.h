@@ -7,6 +7,7 @@
 // new seat only at a boundary.
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -91,6 +92,8 @@ class __attribute__((visibility("hidden"))) Session::Impl {
   Synchronization synchronization() const;
   void ask(const protocol::WorkerRequest& request);
   void note(std::string_view key, std::string_view value);
+  void board_put(std::string_view key, std::string_view value);
+  std::optional<std::string> board_get(std::string_view key, std::chrono::milliseconds wait);
 
   // For calls whose implementation is elsewhere (train/peers).
   peers::Peers& peers();
@@ -151,6 +154,7 @@ class __attribute__((visibility("hidden"))) Session::Impl {
   void end_link(bool program_is_done, bool in_the_middle);
   void leave_mpi();
 
+  session::Board& board() { return plane_ ? plane_->board() : local_board_; }
   void share(const char* what, std::span<std::byte> in_place, session::Collective collective);
   session::Bucket& own_bucket(std::span<std::byte> in_place, session::Collective collective);
   void require_that_all_meet(const char* what) const;
@@ -163,6 +167,7 @@ class __attribute__((visibility("hidden"))) Session::Impl {
 
   session::Program program_;
   session::Lifecycle lifecycle_;
+  session::Board local_board_;
   const int exceptions_at_start_;
   // A loss has interrupted the collectives between these two steps: those of all workers, because this one may be at
   // another of them, or at one that the others have given up.

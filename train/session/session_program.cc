@@ -73,6 +73,16 @@ RunMonitors Session::Impl::run_monitors() const {
   return monitors;
 }
 
+void Session::Impl::board_put(std::string_view key, std::string_view value) {
+  lifecycle_.require_own_process();
+  board().put(key, value);
+}
+
+std::optional<std::string> Session::Impl::board_get(std::string_view key, std::chrono::milliseconds wait) {
+  lifecycle_.require_own_process();
+  return board().get(key, wait);
+}
+
 std::vector<PeerMonitors> Session::Impl::peer_monitors() const {
   const auto& seat = worker_->seating.seat();
   if (worker_->runner.in_background()) return std::vector<PeerMonitors>(seat.world_size());

@@ -89,6 +89,8 @@ std::string calls_that_return(Session& session) {
       {"early", [&] { session.early("new"); }},
       {"last_step", [&] { session.last_step(); }},
       {"rank", [&] { session.rank(); }},
+      {"board_put", [&] { session.board_put("key", &value, sizeof value); }},
+      {"board_get", [&] { (void)session.board_get("key"); }},
       {"finish", [&] { session.finish(); }},
   };
   return returned_of(calls);

@@ -246,7 +246,34 @@ void FakeRun::record(WorkerRecord& worker, protocol::WorkerToAgent message) {
     steps.insert(steps.end(), audit->steps.begin(), audit->steps.end());
   } else if (auto* halted = std::get_if<protocol::WorkerHalted>(&message)) {
     worker.halts.push_back(*halted);
+  } else if (auto* put = std::get_if<protocol::BoardPut>(&message)) {
+    hear_for_board(worker, *put);
+  } else if (auto* get = std::get_if<protocol::BoardGet>(&message)) {
+    hear_for_board(worker, *get);
   }
+}
+
+void FakeRun::hear_for_board(const WorkerRecord& worker, const protocol::BoardPut& put) {
+  if (!answers_board_) return;
+  board_[put.key] = put.value;
+  send_to(worker, protocol::BoardAnswer{.number = put.number});
+  answer_questions();
+}
+
+void FakeRun::hear_for_board(const WorkerRecord& worker, const protocol::BoardGet& get) {
+  if (!answers_board_) return;
+  if (get.wait_ms == 0 && !board_.contains(get.key)) return send_to(worker, protocol::BoardAnswer{.number = get.number});
+  board_questions_.emplace_back(&worker, get);
+  answer_questions();
+}
+
+void FakeRun::answer_questions() {
+  std::erase_if(board_questions_, [this](const auto& question) {
+    const auto value = board_.find(question.second.key);
+    if (value == board_.end()) return false;
+    send_to(*question.first, protocol::BoardAnswer{.number = question.second.number, .found = true, .value = value->second});
+    return true;
+  });
 }
 
 void FakeRun::reap() {

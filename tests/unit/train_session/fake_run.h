@@ -105,6 +105,10 @@ class FakeRun {
   // What workers that ask are told from now on; nothing: they get no answer.
   void tell_epoch(std::optional<std::uint64_t> epoch) { run_epoch_ = epoch; }
 
+  // Whether what arrives for the board is answered. Values that are not are lost, as with a supervisor that is away.
+  void answer_board(bool answers) { answers_board_ = answers; }
+  const std::map<std::string, std::string>& board() const { return board_; }
+
   void let_go();  // workers that wait in a Moment
 
   // --- Losses. Kills and waits for the end.
@@ -156,6 +160,9 @@ class FakeRun {
   void record(WorkerRecord& worker, protocol::WorkerToAgent message);
   void reap();
   void send(WorkerId worker, const protocol::WorkerDown& message);
+  void hear_for_board(const WorkerRecord& worker, const protocol::BoardPut& put);
+  void hear_for_board(const WorkerRecord& worker, const protocol::BoardGet& get);
+  void answer_questions();
   static void send_to(const WorkerRecord& worker, const protocol::WorkerDown& message);
   std::vector<WorkerId> addressees(const protocol::GenerationPlan& plan) const;
 
@@ -170,6 +177,9 @@ class FakeRun {
   Generation generation_ = 0;
   Generation last_number_ = 0;
   std::optional<std::uint64_t> run_epoch_ = 0;
+  bool answers_board_ = true;
+  std::map<std::string, std::string> board_;
+  std::vector<std::pair<const WorkerRecord*, protocol::BoardGet>> board_questions_;
   std::map<Generation, protocol::GenerationPlan> committed_;
   std::vector<protocol::Fence> fences_;
   bool takes_rounds_ = false;

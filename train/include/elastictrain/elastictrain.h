@@ -287,6 +287,14 @@ ET_API et_status et_request_topology(et_session* session, const char* name);
 ET_API et_status et_step_based_schedule(const char* schedule, uint64_t step, uint32_t* workers);
 /* Up to 1,000 notes at once and 50 a second; the rest is dropped and counted. A value has at most 64 KiB. */
 ET_API et_status et_note(et_session* session, const char* key, const char* value);
+/* The board of the run: small values by key that its workers leave for one another, members or not, from
+ * et_session_create() on; any thread. A value stays until it is replaced. A key has at most 200 bytes, a value 4 MiB, all
+ * of the run 64 MiB. et_board_put() does not wait. */
+ET_API et_status et_board_put(et_session* session, const char* key, const void* value, size_t bytes);
+/* Waits for the key at most `wait_ms`. `bytes`: in: room at `value`; out: the value's size, which is copied if it fits.
+ * `found`, out: 0 if there is none, or no supervisor answers, for which it waits at least 5 seconds. */
+ET_API et_status et_board_get(et_session* session, const char* key, uint64_t wait_ms, void* value, size_t* bytes,
+                              int* found);
 ET_API et_status et_finish(et_session* session);
 
 /* For a null session these return 0, a factor of 1, ET_OUTCOME_STOPPED or ET_SYNCHRONIZATION_GRADIENTS. */

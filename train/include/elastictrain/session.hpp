@@ -413,6 +413,17 @@ class ELASTICTRAIN_CPP_API Session {
   Outcome outcome() const;
   StepReport last_step() const;
 
+  // The board of the run: small values by key that its workers leave for one another, from the construction of the
+  // session on, members or not, in a step or outside. A value stays until it is replaced, or the run ends; also through
+  // a supervisor that is lost. A key has at most 200 bytes, a value 4 MiB, all of the run together 64 MiB; SessionError
+  // otherwise, from the next call where only the supervisor knows it. board_put() does not wait: what is put while the
+  // supervisor is away arrives later, and of values of one key the newest. board_get() waits for the key for at most
+  // `wait`; nothing: it has no value, or the supervisor has not answered, for which it waits at least 5 seconds.
+  // Without a launcher the board is this process's own. Any thread.
+  void board_put(std::string_view key, const void* value, std::size_t bytes);
+  std::optional<std::vector<std::byte>> board_get(std::string_view key,
+                                                  std::chrono::milliseconds wait = std::chrono::milliseconds(0));
+
   // Writes a named value to the run's journal and summary (test accuracy, for example). Only rank 0's call has an
   // effect. A key of up to 256 bytes, a value of up to 64 KiB; longer ones are refused with SessionError. A worker may
   // write 1,000 notes at once and 50 a second (one for each KiB of a value); the rest is dropped and counted.

@@ -85,6 +85,8 @@ CALLS: Dict[str, Tuple[Any, ...]] = {
     "request_synchronization": (c_int,),
     "request_topology": (c_char_p,),
     "note": (c_char_p, c_char_p),
+    "board_put": (c_char_p, c_char_p, c_size_t),
+    "board_get": (c_char_p, c_uint64, c_void_p, POINTER(c_size_t), POINTER(c_int)),
     "finish": (),
     "end_data": (),
     "phase": (c_char_p,),

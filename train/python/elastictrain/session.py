@@ -367,6 +367,28 @@ class Session:
         """The program's data are at an end: the run ends for all, with status 0, at the next boundary."""
         self._do("end_data")
 
+    # --- The board of the run, from the session's construction on, whether this worker is a member or not; any thread
+
+    def board_put(self, key: str, value: bytes) -> None:
+        """Leaves a value for the other workers, until it is replaced or the run ends; it does not wait. A key has at most 200
+        bytes, a value 4 MiB, all of the run together 64 MiB: SessionError otherwise, from the next call where only the
+        supervisor knows it."""
+        self._do("board_put", key.encode(), value, len(value))
+
+    def board_get(self, key: str, timeout_s: float = 0.0) -> Optional[bytes]:
+        """The value, waiting for it up to `timeout_s`. None: there is none, or the supervisor, which may be away, has not
+        answered within at least 5 s."""
+        room = 1 << 16
+        while True:
+            buffer, size, found = ctypes.create_string_buffer(room), ctypes.c_size_t(room), ctypes.c_int()
+            wait_ms = int(min(max(timeout_s, 0.0), 1e6) * 1000)
+            self._do("board_get", key.encode(), wait_ms, buffer, ctypes.byref(size), ctypes.byref(found))
+            if not found.value:
+                return None
+            if size.value <= room:
+                return buffer.raw[:size.value]
+            room = size.value
+
     # --- Requests and figures
 
     def request_resize(self, workers: int) -> None:
