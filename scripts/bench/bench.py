@@ -115,7 +115,7 @@ BENCHMARKS = {
     "gpu-kill": (gpu.gpu_kill, "kill -9 of one of 3 workers that sum over NCCL"),
     "gpu-overhead": (gpu.gpu_overhead, "steps a second on a GPU: session against bare NCCL, in turn"),
     "gpu-overlap": (gpu.gpu_overlap, "share of the sums' time that a backward pass of 25 buckets hides"),
-    "gpu-torch": (gpu_torch.speeds, "ResNet-50 with elastictrain.torch beside DDP on a GPU, steps a second"),
+    "gpu-torch": (gpu_torch.speeds, "ResNet-50 and GPT-2 with elastictrain.torch beside DDP on a GPU, steps a second"),
     "gpu-monitors": (gpu.gpu_monitors, "steps a second on a GPU with monitors and without"),
 }
 

@@ -10,7 +10,6 @@ import subprocess
 import sys
 import tempfile
 
-import communicator
 import gpu_experiments
 import rows
 import torchrun
@@ -18,12 +17,16 @@ from harness import BINARY, Run, job, pids, wait_until
 
 PROGRAM = os.path.join(rows.ROOT, "tests", "gpu", "torch_program.py")
 PACKAGE = os.path.join(rows.ROOT, "train", "python")
-RESNET = os.path.join(torchrun.PEER, "gpu_resnet.py")
+STEP = os.path.join(torchrun.PEER, "gpu_step.py")
 LIBRARY = os.path.join(rows.BUILD, "train", "libelastictrain.so")
 STEPS = 60
 # How far two workers' loss may be from one's on the same global batches: sums have another order, and in 16 bits another
 # rounding.
 MODES = {"float32": 1e-3, "stream": 1e-3, "amp": 0.05, "bfloat16": 0.1}
+# Options of torch_peer/gpu_step.py, and how many pairs at most.
+SPEEDS = {"resnet50": (["--model", "resnet50"], 3), "gpt": (["--model", "gpt"], 3),
+          "gpt-compiled": (["--model", "gpt", "--compile", "default"], 1)}
+TRIED_ON_CPU = ["--device", "cpu", "--small", "--batch", "4", "--steps", "10"]
 
 
 def device():
@@ -108,24 +111,45 @@ def through_changes(python, mode):
 
 
 def speeds(repetitions):
-    """Steps a second of two workers, beside DDP in turn, with the same settings of NCCL."""
+    """Steps a second of two workers, beside DDP in turn, with the same samples and the same settings of NCCL."""
     python = python_on_device()
     variables = {**os.environ, **environment(python, "amp")}
-    ddp = [python, "-m", "torch.distributed.run", "--standalone", "--nproc_per_node=2", RESNET]
-    own = [BINARY, "run", "-n", "2", "--", python, RESNET]
-    pairs = [tuple(steps_per_s(argv, variables) for argv in (own, ddp)) for _ in range(repetitions)]
-    ratios = [100 * ours / theirs for ours, theirs in pairs]
-    yield rows.at_least("gpu-torch", statistics.median(ratios), "%", 98,
-                        f"of DDP's steps a second, of each pair {rows.spread(ratios)} %; {pairs[-1][0]:.2f} against {pairs[-1][1]:.2f} "
-                        "steps/s in the last; two workers in mixed precision")
+    for name, (options, most) in SPEEDS.items():
+        words = [STEP, *options, *(TRIED_ON_CPU if device() == "cpu" else [])]
+        own = [BINARY, "run", "-n", "2", "--", python, *words, "elastictrain"]
+        ddp = [python, "-m", "torch.distributed.run", "--standalone", "--nproc_per_node=2", *words, "ddp"]
+        pairs = [(step_of(own, variables), step_of(ddp, variables)) for _ in range(min(most, repetitions))]
+        ratios = [100 * float(ours["steps_per_s"]) / float(theirs["steps_per_s"]) for ours, theirs in pairs]
+        yield rows.at_least(f"gpu-torch/{name}", statistics.median(ratios), "%", 98,
+                            f"of DDP's steps a second, of each pair {rows.spread(ratios)} %; two workers in mixed precision; "
+                            f"the last pair in ms: {in_words(pairs[-1][0])}; DDP {in_words(pairs[-1][1])}")
 
 
-def steps_per_s(argv, variables):
+def in_words(step):
+    return ", ".join(f"{name} {step[f'{name}_ms']}" for name in ("step", "pass", "serial", "update", "idle"))
+
+
+def step_of(argv, variables):
+    """What torch_peer/gpu_step.py found, by name. Raises rows.Unavailable where the workers' sums did not run over NCCL."""
     with tempfile.TemporaryDirectory(prefix="et-state-") as folder:
-        done = subprocess.run(argv, env={**variables, "ELASTICTRAIN_STATE_DIR": folder}, capture_output=True, text=True, timeout=120)
-        if done.returncode != 0:
+        own = {"ELASTICTRAIN_STATE_DIR": folder, "NCCL_DEBUG": "INFO", "NCCL_DEBUG_SUBSYS": "INIT",
+               "NCCL_DEBUG_FILE": os.path.join(folder, "nccl-%p.log")}
+        done = subprocess.run(argv, env={**variables, **own}, capture_output=True, text=True, timeout=240)
+        found = re.search(r"^.*\bsteps_per_s=.*$", done.stdout, re.MULTILINE)
+        if done.returncode != 0 or not found:
             raise rows.Unavailable(f"{argv[0]} ended with {done.returncode}: {(done.stdout + done.stderr)[-300:]}")
-        return communicator.figure(done.stdout)
+        if device() == "cuda" and len(joined := ranks_in_nccl(folder)) != 2:
+            raise rows.Unavailable(f"{argv[-1]}: {len(joined)} of 2 workers built a communicator of NCCL")
+        return dict(re.findall(r"(\w+)=(\S+)", found[0]))
+
+
+def ranks_in_nccl(folder):
+    """Those that NCCL's own log names as members of a communicator of two."""
+    texts = []
+    for path in glob.glob(os.path.join(folder, "nccl-*.log")):
+        with open(path, errors="replace") as file:
+            texts.append(file.read())
+    return set(re.findall(r"rank (\d+) nranks 2 .*Init COMPLETE", "\n".join(texts)))
 
 
 def lines(quick):
