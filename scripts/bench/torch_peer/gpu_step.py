@@ -6,9 +6,11 @@ their time goes. A launcher (torchrun, `elastictrain run`) starts one side; a pr
 
 A line for each side and round: steps_per_s, samples (of this worker in a step), and in ms, medians of the device's clock: step,
 pass (forward and backward), serial (to the return of backward(): what is left of the sums), update, idle (to the next step).
+With --trace the last steps, which are not measured, are in FOLDER/SIDE-MODEL.json.gz, for a browser's chrome://tracing.
 """
 
 import argparse
+import contextlib
 import importlib
 import itertools
 import os
@@ -21,8 +23,11 @@ import traceback
 import torch
 from torch import distributed, nn
 from torch.nn import functional
+from torch.profiler import ProfilerActivity, profile
 from torch.utils.data import DataLoader, Dataset
 from torch.utils.data.distributed import DistributedSampler
+
+TRACED_STEPS = 3
 
 
 def parse():
@@ -35,10 +40,12 @@ def parse():
     parser.add_argument("--rounds", type=int, default=1)
     parser.add_argument("--warm", type=int, default=15)
     parser.add_argument("--steps", type=int, default=40)
+    parser.add_argument("--trace", metavar="FOLDER")
     parser.add_argument("--device", choices=["cuda", "cpu"], default="cuda")
     parser.add_argument("--small", action="store_true", help="tries the program on a CPU")
     options = parser.parse_args()
     options.batch = options.batch or {"resnet50": 64, "gpt": 8}[options.model]
+    options.all_steps = options.warm + options.steps + (TRACED_STEPS if options.trace else 0)
     return options
 
 
@@ -166,12 +173,31 @@ class Trainer:
         self.marks.append((begin, self._pass_end, reduced, Mark(self.kind)))
         self.counts.add(len(numbers))
 
-    def report(self, side, workers):
+    def train(self, model, batches, side):
+        """Through all of them."""
+        with contextlib.ExitStack() as stack:
+            for numbers in batches:
+                if len(self.marks) == self.options.warm + self.options.steps:
+                    stack.enter_context(self._traced(side))
+                self.step(model, numbers)
+
+    @contextlib.contextmanager
+    def _traced(self, side):
+        kinds = [ProfilerActivity.CPU] + [ProfilerActivity.CUDA] * (self.kind == "cuda")
+        with profile(activities=kinds) as seen:
+            yield
+            self._synchronize()
+        seen.export_chrome_trace(os.path.join(self.options.trace, f"{side}-{self.options.model}.json.gz"))
+
+    def _synchronize(self):
         if self.kind == "cuda":
             torch.cuda.synchronize()
+
+    def report(self, side, workers):
+        self._synchronize()
         if self.counts != {self.options.batch}:
             raise RuntimeError(f"{side}: this worker had {sorted(self.counts)} samples in a step, not {self.options.batch}")
-        measured = self.marks[self.options.warm:]
+        measured = self.marks[self.options.warm:self.options.warm + self.options.steps]
         steps = list(zip(measured, measured[1:]))
         parts = {"step": [one[0].ms_until(two[0]) for one, two in steps],
                  "pass": [one[0].ms_until(one[1]) for one in measured],
@@ -191,8 +217,7 @@ def with_ddp(options):
     trainer = Trainer(options)
     model = trainer.compiled(nn.parallel.DistributedDataParallel(trainer.model, gradient_as_bucket_view=True))
     loader = DataLoader(Numbers(), batch_size=options.batch, sampler=DistributedSampler(Numbers()))
-    for numbers in itertools.islice(loader, options.warm + options.steps):
-        trainer.step(model, numbers)
+    trainer.train(model, itertools.islice(loader, options.all_steps), "ddp")
     if distributed.get_rank() == 0:
         trainer.report("ddp", distributed.get_world_size())
     distributed.destroy_process_group()
@@ -213,15 +238,14 @@ def with_elastictrain(options, side, folder=None):
     trainer = Trainer(options)
     model = trainer.compiled(trainer.model)
     run = package.elastic(trainer.model, trainer.optimizer, Numbers(), batch=options.batch, epochs=1000, leave="return",
-                          max_steps=options.warm + options.steps,
+                          max_steps=options.all_steps,
                           warm_up=lambda numbers: trainer.loss(model, numbers).backward())
-    workers = run.world_size
+    sizes = []
+    run.before_step(lambda: sizes.append(run.world_size))
     for _ in run.epochs():
-        for numbers in run:
-            workers = run.world_size
-            trainer.step(model, numbers)
+        trainer.train(model, run, side)
     if run.is_first:
-        trainer.report(side, workers)
+        trainer.report(side, sizes[-1])
     run.close()
 
 
