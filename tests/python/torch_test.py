@@ -182,7 +182,7 @@ class Training(unittest.TestCase):
         gradients = Gradients(Recorder(), 1, list(model.named_parameters()))
         companion = Companion(Recorder(), gradients, buffers, state, Likeness([]), torch.device("cpu"))
         for passes in (1, 2):
-            buffers.open()
+            companion.open(passes)
             model(DATA.tensors[0][:32])
             companion.send(counts=True)
             if passes == 2:
@@ -453,10 +453,10 @@ class Parameters(unittest.TestCase):
     def step(self, number, mine, others, weights=(0.5, 0.5)):
         """Of a worker with the parameters `mine`, where another one has `others`."""
         workers = [Likeness(list(own.items())) for own in (mine, others)]
-        values = [torch.zeros(worker.count) for worker in workers]
-        for worker, value in zip(workers, values):
-            worker.put_into(value, number, has_state=True)
-        workers[0].check(values[0] * weights[0] + values[1] * weights[1])
+        values = [torch.tensor(worker.values(number, has_state=True)) for worker in workers]
+        workers[0].check((values[0] * weights[0] + values[1] * weights[1]).tolist())
+        for worker in workers:
+            worker.forget()
 
     def test_equal_values_pass_whatever_they_are(self):
         for value in (0.0, 1e-30, -3.7, 1e30, float("nan"), float("inf")):
@@ -479,8 +479,8 @@ class Parameters(unittest.TestCase):
 
     def test_a_worker_without_the_runs_state_compares_nothing(self):
         worker = Likeness([("a", torch.ones(3))])
-        worker.put_into(torch.zeros(1), 1, has_state=False)
-        worker.check(torch.tensor([5.0]))
+        worker.values(1, has_state=False)
+        worker.check([5.0])
 
 
 class Optimizers(unittest.TestCase):

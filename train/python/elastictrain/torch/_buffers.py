@@ -2,11 +2,12 @@
 
 State may change only after the step's last sum, so the state is a copy of these buffers. After the sums of a step the
 copy and the module's own buffers get the same values: floating-point ones their mean over the step's samples, integer
-ones their own advance.
+ones their own advance. The copies of one type are one tensor, so that a step makes the same few operators for any number of
+buffers, and none that reads a value.
 """
 
 import fnmatch
-from typing import Iterator, List, Sequence, Tuple
+from typing import Dict, List, Sequence, Tuple
 
 import torch
 from torch import nn
@@ -67,7 +68,8 @@ class Buffers:
         self._all = [buffer for buffer in found if buffer not in self.local]
         self.running: List[Buffer] = []
         self.constant: List[Buffer] = list(self._all)
-        self._begin: List[torch.Tensor] = []  # integer buffers at the begin of the step
+        self._statistics: List[Statistics] = []
+        self._counters: List[Counters] = []
 
     def find_running(self, after_pass: bool) -> None:
         """After a trial pass: its writes tell. Without one every buffer of a size of statistics counts."""
@@ -76,44 +78,40 @@ class Buffers:
         self.constant = [b for b in self._all if b not in self.running]
         for buffer in self._all:
             buffer.restore()
-
-    @property
-    def floats(self) -> List[Buffer]:
-        return [buffer for buffer in self.running if buffer.is_floating]
-
-    @property
-    def integers(self) -> List[Buffer]:
-        return [buffer for buffer in self.running if not buffer.is_floating]
+        self._statistics = [Statistics(alike) for alike in _alike(self.running) if alike[0].is_floating]
+        self._counters = [Counters(alike) for alike in _alike(self.running) if not alike[0].is_floating]
 
     def count(self) -> int:
-        """Floats that travel with a step: a flag and the values of each buffer."""
-        return sum(1 + buffer.copy.numel() for buffer in self.floats)
+        """Floats that travel with a step."""
+        return sum(part.count() for part in self._statistics)
+
+    def use(self, values: torch.Tensor) -> None:
+        """The memory in which they travel, so many floats."""
+        for part, own in zip(self._statistics, values.split([part.count() for part in self._statistics])):
+            part.use(own)
 
     def open(self) -> None:
-        self._begin = [buffer.live.detach().clone() for buffer in self.integers]
+        for counters in self._counters:
+            counters.open()
 
-    def put_into(self, values: torch.Tensor) -> None:
-        for buffer, part in self._parts(values):
-            part[0] = float(buffer.is_written())
-            part[1:].copy_(buffer.live.detach().reshape(-1))
+    def put(self) -> None:
+        """This step's values into that memory."""
+        for statistics in self._statistics:
+            statistics.put()
 
-    def take_from(self, values: torch.Tensor) -> None:
-        """The means of a step; writes the state."""
-        for buffer, part in self._parts(values):
-            if part[0] > 0:
-                buffer.copy.copy_(part[1:].view(buffer.copy.shape))
-        for buffer, before in zip(self.integers, self._begin):
-            buffer.copy.add_(buffer.live - before)
+    def take(self) -> None:
+        """The means of a step are there: writes the state, and gives it to the modules."""
+        for part in self._groups():
+            part.advance()
         self.restore()
-
-    def _parts(self, values: torch.Tensor) -> Iterator[Tuple[Buffer, torch.Tensor]]:
-        """A flag, whether the step wrote it, and the values of each buffer."""
-        return zip(self.floats, values.split([1 + buffer.copy.numel() for buffer in self.floats]))
 
     def restore(self) -> None:
         """Gives the modules the state, for example one that was just received."""
-        for buffer in self.running:
-            buffer.restore()
+        for part in self._groups():
+            part.restore()
+
+    def _groups(self) -> "List[Alike]":
+        return [*self._statistics, *self._counters]
 
     def check_constant(self) -> None:
         """Raises RuntimeError for a buffer that was constant in the trial pass and is written now."""
@@ -121,6 +119,100 @@ class Buffers:
             if buffer.is_touched():
                 raise RuntimeError(f"buffer '{buffer.name}' is written in training, but not in the trial pass that elastic() "
                                    "makes; pass warm_up=, a function that makes a full pass for one batch")
+
+
+class Alike:
+    """Running buffers of one type on one device, whose copies become parts of one tensor."""
+
+    ALIGNMENT = 64  # bytes, of each part
+
+    def __init__(self, buffers: List[Buffer]) -> None:
+        self._buffers = buffers
+        first = buffers[0].copy
+        step = max(1, self.ALIGNMENT // first.element_size())
+        self._begins, end = [], 0
+        for buffer in buffers:
+            self._begins.append(end)
+            end += -(-buffer.copy.numel() // step) * step
+        self._state = torch.zeros(end, dtype=first.dtype, device=first.device)
+        self._copies = self._parts(self._state)
+        self._set(self._copies, [buffer.copy for buffer in buffers])
+        for buffer, copy in zip(buffers, self._copies):
+            buffer.copy = copy
+
+    def _parts(self, flat: torch.Tensor) -> List[torch.Tensor]:
+        """In the shapes of the buffers."""
+        return [flat[begin:begin + buffer.copy.numel()].view(buffer.copy.shape)
+                for begin, buffer in zip(self._begins, self._buffers)]
+
+    def _live(self) -> List[torch.Tensor]:
+        return [buffer.live for buffer in self._buffers]
+
+    def _set(self, parts: List[torch.Tensor], values: List[torch.Tensor]) -> None:
+        with torch.no_grad():
+            torch._foreach_copy_(parts, values)
+
+    def advance(self) -> None:
+        """The state to that after the step."""
+        raise NotImplementedError
+
+    def restore(self) -> None:
+        """Gives the modules the state."""
+        self._set(self._live(), self._copies)
+
+
+class Statistics(Alike):
+    """Floating-point buffers. Which elements a step wrote travels with them: the others keep their bits, which a mean of equal
+    values might not."""
+
+    def count(self) -> int:
+        return 2 * len(self._state)
+
+    def use(self, memory: torch.Tensor) -> None:
+        self._values, self._written = memory.split(len(self._state))
+        is_same = self._values.dtype == self._state.dtype and self._values.device == self._state.device
+        self._now = self._values if is_same else torch.zeros_like(self._state)
+        self._present = self._parts(self._now)
+
+    def put(self) -> None:
+        self._set(self._present, self._live())
+        if self._now is self._values:
+            # torch's own BatchNorm does not count its writes in `_version`.
+            torch.ne(self._now, self._state, out=self._written)
+        else:
+            self._written.copy_(torch.ne(self._now, self._state))
+            self._values.copy_(self._now)
+
+    def advance(self) -> None:
+        values, written = self._values.to(self._state.device), self._written.to(self._state.device)
+        if self._now is self._values:
+            torch.where(written > 0, values, self._state, out=self._state)
+        else:
+            self._state.copy_(torch.where(written > 0, values, self._state))
+
+
+class Counters(Alike):
+    """Integer buffers."""
+
+    def __init__(self, buffers: List[Buffer]) -> None:
+        super().__init__(buffers)
+        self._begin = torch.zeros_like(self._state)  # of the step
+        self._at_begin = self._parts(self._begin)
+
+    def open(self) -> None:
+        self._set(self._at_begin, self._live())
+
+    def advance(self) -> None:
+        with torch.no_grad():
+            torch._foreach_sub_(self._at_begin, self._live())
+            self._state.sub_(self._begin)
+
+
+def _alike(buffers: Sequence[Buffer]) -> List[List[Buffer]]:
+    found: Dict[Tuple[torch.dtype, torch.device], List[Buffer]] = {}
+    for buffer in buffers:
+        found.setdefault((buffer.copy.dtype, buffer.copy.device), []).append(buffer)
+    return list(found.values())
 
 
 def has_statistics(model: nn.Module) -> bool:

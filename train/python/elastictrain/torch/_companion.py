@@ -1,52 +1,70 @@
-"""What travels with the gradients, as the last bucket of each step: which parameters have one, the buffers that the forward
-pass wrote, some elements of parameters that are compared, and the small values as one float for each byte.
+"""What travels with the gradients, behind the last bucket of each step. In host memory: which parameters have a gradient, some
+elements of parameters that are compared, and the small values as one float for each byte. In that of the model's device: the
+buffers that the forward pass wrote. Nothing here waits for a device.
 """
 
-from typing import Optional, Tuple
+from typing import List, Optional
 
 import torch
 
 from ._buffers import Buffers
 from ._gradients import Gradients, submit
+from ._host_floats import HostFloats
 from ._likeness import Likeness
-from ._state import LENGTH_BYTES, State
+from ._state import State
 from ..session import Session
 
 
 class Companion:
-    """Thread: that of the backward pass. Ownership: the run; the bucket's memory lives as long."""
+    """Thread: the training thread; the gradients' first one may arrive on another. Ownership: the run; the memory of the sums
+    lives as long."""
 
     def __init__(self, session: Session, gradients: Gradients, buffers: Buffers, state: State, likeness: Likeness,
                  device: torch.device) -> None:
         self._session, self._gradients, self._buffers, self._state = session, gradients, buffers, state
         self._likeness = likeness
-        self._sizes = (len(gradients.used), buffers.count(), likeness.count, LENGTH_BYTES + state.capacity)
-        self._values = torch.zeros(sum(self._sizes), device=device)
+        sizes = (gradients.count, likeness.count, state.floats)
+        if device.type == "cpu":  # one sum for all
+            whole = torch.zeros(sum(sizes) + buffers.count())
+            lane, written = whole.split((sum(sizes), buffers.count()))
+            self._sums = [whole]
+        else:
+            lane, written = torch.zeros(sum(sizes)), torch.zeros(buffers.count(), device=device)
+            self._sums = [written, lane] if len(written) else [lane]
+        self._used, self._alike, self._small = (HostFloats(part) for part in lane.split(sizes))
+        buffers.use(written)
         self._sent: Optional[bytes] = None
+        self._step = 0
+        gradients.at_first = self._read_elements
         self.is_given_up = False  # the others finish the step without this worker
 
-    def send(self, counts: bool, step: int = 0, has_state: bool = False) -> None:
-        """`counts`: this worker has samples in the step. `has_state`: it had the run's state when the step began."""
-        used, buffers, alike, small = self._parts()
-        used.copy_(self._gradients.used)
-        self._buffers.check_constant()
-        self._buffers.put_into(buffers)
-        self._likeness.put_into(alike, step, has_state)
-        text = self._state.put_into(small)
-        self._sent = text if counts else None
-        submit(self._session, self._values)
+    def open(self, step: int) -> None:
+        """The step of this number begins."""
+        self._step = step
+        self._buffers.open()
+        self._likeness.forget()
 
-    def take(self) -> Optional[torch.Tensor]:
+    def _read_elements(self) -> None:
+        """While the device computes the pass, so that they are there at its end."""
+        self._likeness.read(self._step)
+
+    def send(self, counts: bool, has_state: bool = False) -> None:
+        """`counts`: this worker has samples in the step. `has_state`: it had the run's state when the step began."""
+        self._buffers.check_constant()
+        self._buffers.put()
+        self._used.write(self._gradients.used)
+        self._alike.write(self._likeness.values(self._step, has_state))
+        text = self._state.put_into(self._small)
+        self._sent = text if counts else None
+        for values in self._sums:
+            submit(self._session, values)
+
+    def take(self) -> Optional[List[float]]:
         """After the sums: writes buffers and small values. Returns for each parameter whether a worker used it; None for a
         step that is given up."""
-        used, buffers, alike, small = self._parts()
-        self.is_given_up = not self._state.take_from(small, self._sent)
+        self.is_given_up = not self._state.take_from(self._small, self._sent)
         if self.is_given_up:
             return None
-        self._likeness.check(alike)
-        self._buffers.take_from(buffers)
-        return used
-
-    def _parts(self) -> Tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor]:
-        used, buffers, alike, small = self._values.split(self._sizes)
-        return used, buffers, alike, small
+        self._likeness.check(self._alike.read())
+        self._buffers.take()
+        return self._used.read()

@@ -21,6 +21,7 @@ class Slot:
     def __init__(self, name: str, parameter: torch.Tensor, bucket: "Bucket") -> None:
         self.name, self.parameter, self.bucket = name, parameter, bucket
         self.view = torch.empty(0)  # its part of the bucket, in the parameter's shape
+        self.is_narrow = parameter.dtype != torch.float32  # than the bucket
         self.arrived = False
 
 
@@ -43,9 +44,9 @@ class Bucket:
 class Gradients:
     """Thread: that of the backward pass. A step has so many passes; the last one is reduced.
 
-    `before_end` gets one float for each parameter to fill (1: it has a gradient) and submits what else belongs to the step;
-    `after_end` is called when all sums are there and returns that vector's mean, or None for a step that this worker gives
-    up."""
+    `at_first` is called when the step's first gradient is there; `before_end` submits what else belongs to the step;
+    `after_end` is called when all sums are there and returns for each parameter the mean of `used`, or None for a step that
+    this worker gives up."""
 
     def __init__(self, session: Session, passes: int, named: List[Tuple[str, torch.Tensor]]) -> None:
         self._session = session
@@ -58,7 +59,7 @@ class Gradients:
         self.active = False  # gradients of the present pass are reduced
         self.closed = False  # there is no step in which a pass could be made
         self.reduced = True  # those of the present step have been
-        self.used = torch.zeros(len(self._slots))
+        self.at_first: Callable[[], None] = lambda: None
         self.before_end: Callable[[], None] = lambda: None
         self.after_end: Callable[[], Any] = lambda: None
         self._hooks: List[Any] = []
@@ -71,11 +72,20 @@ class Gradients:
         """A new step; `weights` of the gradients of its passes."""
         self._weights, self._pass, self._in_pass = list(weights), 0, False
         self._next, self._ending, self.active, self.closed, self.reduced = 0, False, True, False, False
-        self.used.zero_()
         for bucket in self._buckets:
             bucket.missing = len(bucket.slots)
         for slot in self._slots:
             slot.arrived = False
+
+    @property
+    def count(self) -> int:
+        """Of the parameters."""
+        return len(self._slots)
+
+    @property
+    def used(self) -> List[float]:
+        """1 for each parameter that has a gradient in this pass."""
+        return [float(slot.arrived) for slot in self._slots]
 
     def weigh_alike(self) -> None:
         """The losses of this step's passes are sums."""
@@ -102,6 +112,7 @@ class Gradients:
         if not self._ending:
             self._ending = True
             torch.autograd.Variable._execution_engine.queue_callback(self.end)
+            self.at_first()
         self._take(slot)
         slot.bucket.missing -= not slot.arrived
         slot.arrived = True
@@ -126,7 +137,7 @@ class Gradients:
             raise RuntimeError(f"the gradient of '{slot.name}' is sparse; create its Embedding with sparse=False")
         if gradient.data_ptr() != slot.view.data_ptr():
             slot.view.copy_(gradient)
-            if gradient.dtype == slot.view.dtype:
+            if not slot.is_narrow:
                 slot.parameter.grad = slot.view
 
     def _submit_complete(self) -> None:
@@ -136,37 +147,46 @@ class Gradients:
 
     def end(self) -> None:
         """At the end of the backward pass, on the thread that called it: waits for all sums."""
-        self.used.copy_(torch.tensor([float(slot.arrived) for slot in self._slots]))
-        for slot in self._slots:
-            if not slot.arrived:
-                self._take_missing(slot)
+        self._take_missing([slot for slot in self._slots if not slot.arrived])
         self._submit_complete()
         self.before_end()
         self._session.wait_all_reduce()
         self.reduced = True
         used = self.after_end()
         if used is not None:
-            self._hand_out(used.tolist())
+            self._hand_out(used)
 
-    def _take_missing(self, slot: Slot) -> None:
-        """A parameter that this pass did not use; earlier passes of the step may have."""
-        if slot.parameter.grad is None:
-            slot.view.zero_()
-        else:
+    def _take_missing(self, slots: List[Slot]) -> None:
+        """Parameters that this pass did not use; earlier passes of the step may have."""
+        unused = [slot.view for slot in slots if slot.parameter.grad is None]
+        if unused:
+            torch._foreach_zero_(unused)
+        for slot in slots:
             self._take(slot)
-        slot.bucket.missing -= 1
+            slot.bucket.missing -= 1
 
     def _hand_out(self, used: List[float]) -> None:
         """A parameter that no worker used keeps its `.grad`, which is usually None, as in a program of one process."""
+        narrow: List[Slot] = []
         for slot, share in zip(self._slots, used):
             if share <= 0:
                 continue
-            if slot.parameter.dtype == slot.view.dtype:
+            if slot.is_narrow:
+                narrow.append(slot)
+            elif slot.parameter.grad is not slot.view:
                 slot.parameter.grad = slot.view
-            elif slot.parameter.grad is None:
-                slot.parameter.grad = slot.view.to(slot.parameter.dtype)
-            else:
-                slot.parameter.grad.copy_(slot.view)
+        if narrow:
+            _round(narrow)
+
+
+def _round(slots: List[Slot]) -> None:
+    """The means into gradients of the parameters' own type."""
+    for slot in slots:
+        if slot.parameter.grad is None:
+            slot.parameter.grad = torch.empty_like(slot.parameter)
+    gradients = [slot.parameter.grad for slot in slots]
+    with torch.no_grad():
+        torch._foreach_copy_(gradients, [slot.view for slot in slots])
 
 
 def submit(session: Session, values: torch.Tensor) -> None:

@@ -8,6 +8,8 @@ from typing import List, Optional, Sequence, Tuple
 
 import torch
 
+from ._host_floats import HostFloats
+
 PER_STEP = 4
 STRIDE = 7919  # between the elements of a parameter that are compared; prime
 TOLERANCE = 1e-3  # of the value: processors of different kinds round differently
@@ -20,22 +22,40 @@ class Likeness:
     def __init__(self, named: Sequence[Tuple[str, torch.Tensor]]) -> None:
         self._named = [(name, _flat(tensor)) for name, tensor in named if tensor.numel() and tensor.is_floating_point()]
         self.count = min(PER_STEP, len(self._named))
+        self._copies = [Copies(device, self.count) for device in dict.fromkeys(tensor.device for _, tensor in self._named)]
         self._compared: List[str] = []
-        self._mine: Optional[torch.Tensor] = None
+        self._from: List[int] = []  # which of the copies has each of them
+        self._mine: Optional[List[float]] = None
 
-    def put_into(self, values: torch.Tensor, step: int, has_state: bool) -> None:
-        """The elements whose turn it is in this step. `has_state`: this worker had the run's state when the step began."""
+    def forget(self) -> None:
+        """A new step, whose elements have not been read."""
+        self._compared = []
+
+    def read(self, step: int) -> None:
+        """Begins to copy the elements whose turn it is in this step into host memory."""
         chosen = [self._named[(step * self.count + i) % len(self._named)] for i in range(self.count)]
+        devices = [copies.device for copies in self._copies]
         self._compared = [name for name, _ in chosen]
-        for i, (_, elements) in enumerate(chosen):
-            values[i].copy_(elements[step * STRIDE % len(elements)])
-        self._mine = values.clone() if has_state else None
+        self._from = [devices.index(elements.device) for _, elements in chosen]
+        places = [step * STRIDE % len(elements) for _, elements in chosen]
+        parts = [elements[place:place + 1] for (_, elements), place in zip(chosen, places)]
+        for number, copies in enumerate(self._copies):
+            copies.begin([part for part, own in zip(parts, self._from) if own == number])
 
-    def check(self, mean: torch.Tensor) -> None:
+    def values(self, step: int, has_state: bool) -> List[float]:
+        """Those elements. `has_state`: this worker had the run's state when the step began."""
+        if not self._compared and self.count:
+            self.read(step)
+        rest = [iter(copies.values()) for copies in self._copies]
+        found = [next(rest[number]) for number in self._from]
+        self._mine = found if has_state else None
+        return found
+
+    def check(self, mean: Sequence[float]) -> None:
         """Of the workers with samples. Raises RuntimeError that names a tensor whose value here is another one."""
         if self._mine is None:
             return
-        for name, mine, all_of_them in zip(self._compared, self._mine.tolist(), mean.tolist()):
+        for name, mine, all_of_them in zip(self._compared, self._mine, mean):
             both_no_number = mine != mine and all_of_them != all_of_them
             if not both_no_number and not abs(mine - all_of_them) <= TOLERANCE * abs(all_of_them) + SMALLEST:
                 if mine == all_of_them:  # both infinite
@@ -43,6 +63,34 @@ class Likeness:
                 raise RuntimeError(f"'{name}' is not equal on all workers: an element is {mine:.6g} here and "
                                    f"{all_of_them:.6g} in the mean. Only an update with averaged gradients, made alike on all "
                                    "workers, may change parameters and what belongs to the update")
+
+
+class Copies:
+    """Of at most `most` elements of one device, in host memory: one copy, for which nothing waits until the values are asked
+    for."""
+
+    def __init__(self, device: torch.device, most: int) -> None:
+        self.device, self._count = device, 0
+        on_host = torch.zeros(most, pin_memory=device.type == "cuda")
+        self._floats = HostFloats(on_host)
+        there = on_host if device.type == "cpu" else torch.zeros(most, device=device)
+        self._views = [(there[:count], on_host[:count]) for count in range(most + 1)]
+        self._there: Optional[torch.cuda.Event] = torch.cuda.Event() if device.type == "cuda" else None
+
+    def begin(self, elements: Sequence[torch.Tensor]) -> None:
+        self._count = len(elements)
+        if not elements:
+            return
+        there, on_host = self._views[self._count]
+        torch.cat(elements, out=there)
+        if self._there is not None:
+            on_host.copy_(there, non_blocking=True)
+            self._there.record(torch.cuda.current_stream(self.device))
+
+    def values(self) -> List[float]:
+        if self._count and self._there is not None:
+            self._there.synchronize()
+        return self._floats.read(0, self._count)
 
 
 def _flat(tensor: torch.Tensor) -> torch.Tensor:

@@ -288,7 +288,7 @@ class ElasticRun:
         counts = [len(part) for part in self._parts]
         self._gradients.open([self.accumulation * count / max(1, batch.local_samples) for count in counts]
                              if batch.local_samples else [1.0] * len(counts))
-        self._buffers.open()
+        self._companion.open(batch.step)
         self._first.put()
 
     def stand_in(self) -> Any:
@@ -349,9 +349,9 @@ class ElasticRun:
         self.session.phase(None)
         batch = self._batch
         is_equal = not self._is_new and self.session.synchronization == "s-sgd"  # other strategies let workers differ
-        self._companion.send(batch is not None and batch.local_samples > 0, batch.step if batch is not None else 0, is_equal)
+        self._companion.send(batch is not None and batch.local_samples > 0, is_equal)
 
-    def _take_companion(self) -> Optional[torch.Tensor]:
+    def _take_companion(self) -> Optional[List[float]]:
         used = self._companion.take()
         if self._is_new:  # what a joiner writes from here on is written to the state that it received
             self._first.adopt()

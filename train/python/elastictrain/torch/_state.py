@@ -11,11 +11,13 @@ from torch.optim import Optimizer
 
 from . import _optimizers
 from ._buffers import Buffer, Buffers
+from ._host_floats import HostFloats
 from ._optimizers import ScaledRates
 from ._python_state import PythonState
 from ..session import Session
 
 LENGTH_BYTES = 4
+HEADER_BYTES = 2 * LENGTH_BYTES  # length and checksum
 CHECKED_IN_A_STEP = 128
 Reader = Callable[[], torch.Tensor]  # of the tensor that the program uses now
 
@@ -63,25 +65,32 @@ class State:
 
     # --- The bytes that travel with a step
 
-    def put_into(self, values: torch.Tensor) -> bytes:
-        """The present small values, one byte for each float. Returns them."""
+    @property
+    def floats(self) -> int:
+        """How many of them travel."""
+        return HEADER_BYTES + self.capacity
+
+    def put_into(self, values: HostFloats) -> bytes:
+        """The present small values, one byte for each float, behind their length and checksum. Returns them."""
         text = self._checked(self._python.encode())
-        values[:LENGTH_BYTES + len(text)].copy_(_with_length(text))
+        values.tensor.copy_(torch.frombuffer(bytearray((_header(text) + text).ljust(len(values), b"\0")), dtype=torch.uint8))
         return text
 
-    def take_from(self, values: torch.Tensor, mine: Optional[bytes]) -> bool:
+    def take_from(self, values: HostFloats, mine: Optional[bytes]) -> bool:
         """The step's mean of those bytes. Returns False for a step that this worker gives up, in which all is zero.
 
         `mine`: what this worker put in, None if it did not count. Raises RuntimeError where workers differ."""
-        size = int.from_bytes(_bytes_of(values[:LENGTH_BYTES]), "little")
+        header = _bytes_of(values.read(0, HEADER_BYTES))
+        size = int.from_bytes(header[:LENGTH_BYTES], "little")
         if size == 0:
             return False
-        text = _bytes_of(values[LENGTH_BYTES:LENGTH_BYTES + size])
-        if mine is not None and text != mine:
+        if mine is not None and header == _header(mine):
+            return True
+        text = _bytes_of(values.read(HEADER_BYTES, HEADER_BYTES + min(size, self.capacity)))
+        if mine is not None or header != _header(text):
             raise RuntimeError("small state is not equal on all workers (learning rates, schedulers or objects of state=); "
-                               f"what this worker holds where it differs: {_around_difference(mine, text)}")
-        if mine is None:
-            self._python.decode(text)
+                               f"what this worker holds where it differs: {_around_difference(mine or b'', text)}")
+        self._python.decode(text)
         return True
 
     def check_addresses(self, whole: bool) -> None:
@@ -143,17 +152,17 @@ class Packed:
 
     def __init__(self, capacity: int) -> None:
         self.capacity = capacity
-        self.bytes = torch.zeros(2 * LENGTH_BYTES + capacity, dtype=torch.uint8)
+        self.bytes = torch.zeros(HEADER_BYTES + capacity, dtype=torch.uint8)
 
     def write(self, text: bytes) -> None:
-        packed = len(text).to_bytes(LENGTH_BYTES, "little") + zlib.crc32(text).to_bytes(LENGTH_BYTES, "little") + text
+        packed = _header(text) + text
         self.bytes[:len(packed)] = torch.frombuffer(bytearray(packed), dtype=torch.uint8)
 
     def read(self) -> Optional[bytes]:
         """None while it is on its way."""
-        header = self.bytes[:2 * LENGTH_BYTES].split(LENGTH_BYTES)
+        header = self.bytes[:HEADER_BYTES].split(LENGTH_BYTES)
         size, checksum = (int.from_bytes(bytes(part.tolist()), "little") for part in header)
-        text = bytes(self.bytes[2 * LENGTH_BYTES:2 * LENGTH_BYTES + size].tolist())
+        text = bytes(self.bytes[HEADER_BYTES:HEADER_BYTES + size].tolist())
         return text if zlib.crc32(text) == checksum else None
 
 
@@ -187,9 +196,10 @@ def _prepared(value: Any) -> Any:
     return value
 
 
-def _with_length(text: bytes) -> torch.Tensor:
-    return torch.frombuffer(bytearray(len(text).to_bytes(LENGTH_BYTES, "little") + text), dtype=torch.uint8)
+def _header(text: bytes) -> bytes:
+    return len(text).to_bytes(LENGTH_BYTES, "little") + zlib.crc32(text).to_bytes(LENGTH_BYTES, "little")
 
 
-def _bytes_of(values: torch.Tensor) -> bytes:
-    return bytes(values.round().clamp(0, 255).to(torch.uint8).tolist())
+def _bytes_of(values: Sequence[float]) -> bytes:
+    """NaN, from memory that another worker did not write, becomes 0."""
+    return bytes(min(255, max(0, int(value + 0.5))) if value == value else 0 for value in values)

@@ -1,0 +1,183 @@
+"""What elastictrain.torch does between the last gradient and the update, counted: the device waits for all of it. Counts are the
+same on every machine. On a GPU each operator is a launch, and one that reads a value waits for everything before it."""
+
+import collections
+import sys
+import unittest
+from unittest import mock
+
+import torch_python
+
+torch_python.run_this_test_there()
+sys.path.insert(0, torch_python.PACKAGE)
+
+import torch  # noqa: E402
+from torch import nn  # noqa: E402
+from torch.nn import functional  # noqa: E402
+from torch.utils._python_dispatch import TorchDispatchMode  # noqa: E402
+from torch.utils.data import TensorDataset  # noqa: E402
+
+import elastictrain.torch  # noqa: E402
+from elastictrain.torch import _gradients  # noqa: E402
+
+STEPS = 4
+MOST_OPERATORS = 10
+READS = ("aten._local_scalar_dense", "aten.equal", "aten.is_nonzero", "aten.item")
+
+
+# --- Models of the shapes that users train, with few elements
+
+class Bottleneck(nn.Module):
+    def __init__(self, inputs, middle):
+        super().__init__()
+        self.own = nn.Sequential(nn.Conv2d(inputs, middle, 1, bias=False), nn.BatchNorm2d(middle), nn.ReLU(),
+                                 nn.Conv2d(middle, middle, 3, padding=1, bias=False), nn.BatchNorm2d(middle), nn.ReLU(),
+                                 nn.Conv2d(middle, inputs, 1, bias=False), nn.BatchNorm2d(inputs))
+
+    def forward(self, x):
+        return torch.relu(x + self.own(x))
+
+
+class ResNet(nn.Module):
+    def __init__(self, layers):
+        super().__init__()
+        self.stem = nn.Sequential(nn.Conv2d(3, 8, 3, bias=False), nn.BatchNorm2d(8))
+        self.blocks = nn.Sequential(*[Bottleneck(8, 4) for _ in range(layers)])
+        self.head = nn.Linear(8, 5)
+
+    def forward(self, x):
+        return self.head(self.blocks(self.stem(x)).mean((2, 3)))
+
+
+class Block(nn.Module):
+    def __init__(self, width, norm):
+        super().__init__()
+        self.first, self.second = norm(width), norm(width)
+        self.qkv, self.out = nn.Linear(width, 3 * width), nn.Linear(width, width)
+        self.up, self.gate, self.down = nn.Linear(width, 4 * width), nn.Linear(width, 4 * width), nn.Linear(4 * width, width)
+
+    def forward(self, x):
+        q, k, v = self.qkv(self.first(x)).chunk(3, -1)
+        x = x + self.out(functional.scaled_dot_product_attention(q, k, v, is_causal=True))
+        x2 = self.second(x)
+        return x + self.down(functional.silu(self.gate(x2)) * self.up(x2))
+
+
+class Words(nn.Module):
+    """GPT-like, or Llama-like: with RMSNorm and a constant buffer."""
+
+    def __init__(self, layers, norm=nn.LayerNorm):
+        super().__init__()
+        self.words = nn.Embedding(11, 8)
+        self.register_buffer("turns", torch.linspace(0, 1, 8))
+        self.blocks = nn.Sequential(*[Block(8, norm) for _ in range(layers)])
+        self.norm, self.head = norm(8), nn.Linear(8, 11, bias=False)
+
+    def forward(self, x):
+        return self.head(self.norm(self.blocks(self.words(x) * self.turns)))
+
+
+IMAGES = TensorDataset(torch.randn(4 * STEPS, 3, 6, 6))
+TEXTS = TensorDataset(torch.randint(0, 11, (4 * STEPS, 6)))
+KINDS = {"resnet": lambda layers: (ResNet(layers), IMAGES), "gpt": lambda layers: (Words(layers), TEXTS),
+         "llama": lambda layers: (Words(layers, nn.RMSNorm), TEXTS),
+         "llama in bfloat16": lambda layers: (Words(layers, nn.RMSNorm).bfloat16(), TEXTS)}
+
+
+class Counter(TorchDispatchMode):
+    """Operators, and those that read a value."""
+
+    def __init__(self):
+        super().__init__()
+        self.operators, self.reads = collections.Counter(), 0
+
+    def __torch_dispatch__(self, operator, types, args=(), kwargs=None):
+        name = str(operator).rsplit(".", 1)[0]
+        self.operators[name] += 1
+        self.reads += name in READS
+        return operator(*args, **(kwargs or {}))
+
+    def __enter__(self):
+        self._lists = [mock.patch.object(torch.Tensor, name, self._reading(getattr(torch.Tensor, name)))
+                       for name in ("tolist", "numpy")]
+        for patch in self._lists:
+            patch.start()
+        return super().__enter__()
+
+    def __exit__(self, *unused):
+        for patch in self._lists:
+            patch.stop()
+        return super().__exit__(*unused)
+
+    def _reading(self, original):
+        def read(tensor, *arguments):
+            self.reads += 1
+            return original(tensor, *arguments)
+        return read
+
+
+class Cost(unittest.TestCase):
+    def train(self, kind, layers, accumulation=1, optimizer=torch.optim.AdamW):
+        """A Counter of what the last step did between its last gradient and its update, and the bytes of its sums."""
+        torch.manual_seed(0)
+        model, data = KINDS[kind](layers)
+        run = elastictrain.torch.elastic(model, optimizer(model.parameters(), lr=0.01), data, batch=4 // accumulation,
+                                         accumulation=accumulation, leave="return")
+        self.addCleanup(run.close)
+        counters, sizes = [], []
+        end = run._gradients.end
+
+        def counted_end():
+            with Counter() as counter:
+                end()
+            counters.append(counter)
+
+        def measured_submit(session, values):
+            sizes[-1] += values.numel() * values.element_size()
+            submit(session, values)
+
+        submit = _gradients.submit
+        run._gradients.end = counted_end
+        run.before_step(lambda: sizes.append(0))
+        with mock.patch.object(_gradients, "submit", measured_submit), \
+                mock.patch("elastictrain.torch._companion.submit", measured_submit):
+            for (x,) in run:
+                model(x).float().square().mean().backward()
+                if run._gradients.reduced:
+                    run._optimizers[0].step()
+                    run._optimizers[0].zero_grad()
+        self.assertEqual(len(counters), STEPS)
+        run.close()
+        return counters[-1], sizes[-1], model
+
+    def test_operators_are_few_for_any_number_of_parameters_and_buffers_and_none_reads(self):
+        for kind in KINDS:
+            for accumulation in (1, 2):
+                with self.subTest(kind, accumulation=accumulation):
+                    found = [self.train(kind, layers, accumulation)[0] for layers in (1, 6)]
+                    self.assertEqual(found[0].operators, found[1].operators)
+                    self.assertLessEqual(sum(found[1].operators.values()), MOST_OPERATORS, found[1].operators)
+                    self.assertEqual(found[1].reads, 0, found[1].operators)
+
+    def test_parameters_that_a_pass_does_not_use_cost_one_operator(self):
+        class Half(Words):
+            def forward(self, x):
+                return self.head(self.norm(self.words(x)))
+
+        with mock.patch.dict(KINDS, half=lambda layers: (Half(layers), TEXTS)):
+            found = [self.train("half", layers)[0] for layers in (1, 6)]
+        self.assertEqual(found[0].operators, found[1].operators)
+        self.assertLessEqual(sum(found[1].operators.values()), MOST_OPERATORS)
+        self.assertEqual(found[1].reads, 0)
+
+    def test_sums_have_the_bytes_of_the_parameters_and_little_more(self):
+        for kind in KINDS:
+            with self.subTest(kind):
+                _, size, model = self.train(kind, 6)
+                parameters = sum(4 * parameter.numel() for parameter in model.parameters())
+                written = sum(2 * 4 * max(16, buffer.numel()) for buffer in model.buffers() if buffer.is_floating_point())
+                self.assertLessEqual(size, parameters + written + 12_000)
+
+
+if __name__ == "__main__":
+    unittest.main(verbosity=2)
