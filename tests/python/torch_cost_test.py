@@ -84,6 +84,14 @@ KINDS = {"resnet": lambda layers: (ResNet(layers), IMAGES), "gpt": lambda layers
          "llama in bfloat16": lambda layers: (Words(layers, nn.RMSNorm).bfloat16(), TEXTS)}
 
 
+WIDE = TensorDataset(torch.randn(4 * STEPS, 600))
+
+
+def layers(count):
+    """Each with more parameters than the first bucket may have."""
+    return nn.Sequential(*[part for _ in range(count) for part in (nn.Linear(600, 600), nn.GELU())])
+
+
 class Counter(TorchDispatchMode):
     """Operators, and those that read a value."""
 
@@ -177,6 +185,44 @@ class Cost(unittest.TestCase):
                 parameters = sum(4 * parameter.numel() for parameter in model.parameters())
                 written = sum(2 * 4 * max(16, buffer.numel()) for buffer in model.buffers() if buffer.is_floating_point())
                 self.assertLessEqual(size, parameters + written + 12_000)
+
+    # --- Along the pass
+
+    def left_at(self, model, compiled=False):
+        """For each bucket of the last step: which share of the operators of the backward pass had run when it left."""
+        self.enterContext(mock.patch.object(_gradients, "BUCKET_BYTES", 1 << 20))
+        net = torch.compile(model, backend="aot_eager") if compiled else model
+        run = elastictrain.torch.elastic(model, torch.optim.SGD(model.parameters(), lr=0.01), WIDE, batch=4, leave="return",
+                                         warm_up=lambda batch: net(batch[0]).square().mean().backward())
+        self.addCleanup(run.close)
+        counter, left = Counter(), []
+        submit = _gradients.submit
+
+        def noted_submit(session, values):
+            left.append(sum(counter.operators.values()))
+            submit(session, values)
+
+        with mock.patch.object(_gradients, "submit", noted_submit):
+            for (x,) in run:
+                loss = net(x).square().mean()
+                counter.operators.clear()
+                left.clear()
+                with counter:
+                    loss.backward()
+                run._optimizers[0].step()
+                run._optimizers[0].zero_grad()
+        run.close()
+        return [count / sum(counter.operators.values()) for count in left]
+
+    def assert_half_leave_by_half(self, left):
+        self.assertGreater(len(left), 6)
+        self.assertLess(sorted(left)[len(left) // 2 - 1], 0.6, left)
+
+    def test_buckets_leave_along_the_pass(self):
+        self.assert_half_leave_by_half(self.left_at(layers(12)))
+
+    def test_buckets_of_a_compiled_model_leave_along_the_pass(self):
+        self.assert_half_leave_by_half(self.left_at(layers(12), compiled=True))
 
 
 if __name__ == "__main__":

@@ -8,7 +8,7 @@ import torch
 from torch import nn
 from torch.optim import Optimizer
 
-from . import _exchange, _model, _optimizers, _trial
+from . import _compiled, _exchange, _model, _optimizers, _trial
 from ._buffers import Buffers
 from ._companion import Companion
 from ._first_state import FirstState
@@ -49,6 +49,7 @@ class ElasticRun:
         self._observers = Observers(session)
         self._steps = 0  # of this process
         _model.refuse_lazy(model)
+        self._end_bounds = _compiled.offer_bounds()
         device = _model.device_of(model)
         if device.type == "cuda":
             _cuda_libraries.name_installed()
@@ -197,6 +198,7 @@ class ElasticRun:
         program does the same."""
         self._loader.close()
         self._gradients.release()
+        self._end_bounds()
         for hook in self._hooks:
             hook.remove()
         self.session.close()
