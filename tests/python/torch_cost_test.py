@@ -182,9 +182,25 @@ class Cost(unittest.TestCase):
         for kind in KINDS:
             with self.subTest(kind):
                 _, size, model = self.train(kind, 6)
-                parameters = sum(4 * parameter.numel() for parameter in model.parameters())
+                parameters = sum(parameter.element_size() * parameter.numel() for parameter in model.parameters())
                 written = sum(2 * 4 * max(16, buffer.numel()) for buffer in model.buffers() if buffer.is_floating_point())
                 self.assertLessEqual(size, parameters + written + 12_000)
+
+    def test_gradients_of_16_bits_are_summed_where_they_are(self):
+        """Neither widened before nor handed out after it."""
+        _, size, model = self.train("llama in bfloat16", 2, optimizer=torch.optim.SGD)
+        run = elastictrain.torch.elastic(model, torch.optim.SGD(model.parameters(), lr=0.01), TEXTS, batch=4, leave="return")
+        self.addCleanup(run.close)
+        for (x,) in run:
+            with Counter() as counter:
+                model(x).square().mean().backward()
+            break
+        buckets = run._gradients._buckets
+        for slot in (slot for bucket in buckets for slot in bucket.slots):
+            self.assertEqual(slot.parameter.grad.data_ptr(), slot.view.data_ptr(), slot.name)
+        copies = counter.operators["aten.copy_"] + counter.operators["aten._foreach_copy_"]
+        self.assertLessEqual(copies, len(list(model.parameters())) + 1, "one copy for each gradient, and the small values")
+        self.assertEqual({bucket.flat.dtype for bucket in buckets}, {torch.bfloat16})
 
     # --- Along the pass
 

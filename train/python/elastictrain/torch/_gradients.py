@@ -5,7 +5,7 @@ into the bucket and makes the bucket's memory its `.grad`. Buckets are reduced i
 whatever the order in which gradients arrive.
 """
 
-from typing import Any, Callable, List, Sequence, Tuple
+from typing import Any, Callable, Dict, List, Sequence, Tuple
 
 import torch
 
@@ -21,19 +21,21 @@ class Slot:
     def __init__(self, name: str, parameter: torch.Tensor, bucket: "Bucket") -> None:
         self.name, self.parameter, self.bucket = name, parameter, bucket
         self.view = torch.empty(0)  # its part of the bucket, in the parameter's shape
-        self.is_narrow = parameter.dtype != torch.float32  # than the bucket
         self.arrived = False
 
 
 class Bucket:
+    """Of parameters of one type. Sums of 16 bits are made in single precision by the session, and rounded once."""
+
     def __init__(self) -> None:
         self.slots: List[Slot] = []
         self.flat = torch.empty(0)
         self.missing = 0
 
     def allocate(self) -> None:
-        device = self.slots[0].parameter.device
-        self.flat = torch.zeros(sum(slot.parameter.numel() for slot in self.slots), device=device)
+        first = self.slots[0].parameter
+        count = sum(slot.parameter.numel() for slot in self.slots)
+        self.flat = torch.zeros(count, dtype=first.dtype, device=first.device)
         begin = 0
         for slot in self.slots:
             count = slot.parameter.numel()
@@ -137,8 +139,7 @@ class Gradients:
             raise RuntimeError(f"the gradient of '{slot.name}' is sparse; create its Embedding with sparse=False")
         if gradient.data_ptr() != slot.view.data_ptr():
             slot.view.copy_(gradient)
-            if not slot.is_narrow:
-                slot.parameter.grad = slot.view
+            slot.parameter.grad = slot.view
 
     def _submit_complete(self) -> None:
         while self._next < len(self._buckets) and self._buckets[self._next].missing == 0:
@@ -167,26 +168,9 @@ class Gradients:
 
     def _hand_out(self, used: List[float]) -> None:
         """A parameter that no worker used keeps its `.grad`, which is usually None, as in a program of one process."""
-        narrow: List[Slot] = []
         for slot, share in zip(self._slots, used):
-            if share <= 0:
-                continue
-            if slot.is_narrow:
-                narrow.append(slot)
-            elif slot.parameter.grad is not slot.view:
+            if share > 0 and slot.parameter.grad is not slot.view:
                 slot.parameter.grad = slot.view
-        if narrow:
-            _round(narrow)
-
-
-def _round(slots: List[Slot]) -> None:
-    """The means into gradients of the parameters' own type."""
-    for slot in slots:
-        if slot.parameter.grad is None:
-            slot.parameter.grad = torch.empty_like(slot.parameter)
-    gradients = [slot.parameter.grad for slot in slots]
-    with torch.no_grad():
-        torch._foreach_copy_(gradients, [slot.view for slot in slots])
 
 
 def submit(session: Session, values: torch.Tensor) -> None:
@@ -203,16 +187,17 @@ def _layout(named: List[Tuple[str, torch.Tensor]]) -> List[Bucket]:
     """In the reverse order of the parameters, which is about that of the backward pass. The first bucket is small, so that
     the first sum starts early."""
     buckets: List[Bucket] = []
-    held = 0
+    filled: Dict[torch.dtype, Tuple[Bucket, int]] = {}  # of each type: the bucket that is being filled, its bytes as summed
     for name, parameter in reversed(named):
         _refuse(name, parameter)
         size = 4 * parameter.numel()
         limit = FIRST_BUCKET_BYTES if len(buckets) <= 1 else BUCKET_BYTES
-        if not buckets or (held and held + size > limit):
-            buckets.append(Bucket())
-            held = 0
-        buckets[-1].slots.append(Slot(name, parameter, buckets[-1]))
-        held += size
+        bucket, held = filled.get(parameter.dtype, (None, 0))
+        if bucket is None or held + size > limit:
+            bucket, held = Bucket(), 0
+            buckets.append(bucket)
+        bucket.slots.append(Slot(name, parameter, bucket))
+        filled[parameter.dtype] = bucket, held + size
     for bucket in buckets:
         bucket.allocate()
     return buckets
