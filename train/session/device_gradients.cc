@@ -35,8 +35,8 @@ Clock::time_point DeviceGradients::input_time(const Bucket& bucket) {
 
 Clock::time_point DeviceGradients::sum_time(const OpenStep& step) {
   const auto now = Clock::now();
-  if (step.buckets.empty() || !step.buckets.back().on_device) return now;
-  return std::min(now, device_->sum_time(step.buckets.back().index).value_or(now));
+  if (step.buckets.empty() || !step.last_of_pass().on_device) return now;
+  return std::min(now, device_->sum_time(step.last_of_pass().index).value_or(now));
 }
 
 comm::DeviceSums& DeviceGradients::sums() const {
@@ -108,9 +108,8 @@ void DeviceGradients::clear(Bucket& bucket) {
 
 void DeviceGradients::mark_state(const OpenStep& step) {
   if (!device_) return;
-  const auto on_device = [](const Bucket& bucket) { return bucket.on_device; };
-  const auto last = std::find_if(step.buckets.rbegin(), step.buckets.rend(), on_device);
-  if (last != step.buckets.rend()) check(device_->state_written(last->stream));
+  if (step.buckets.empty() || !step.last_of_pass().on_device) return;
+  check(device_->state_written(step.last_of_pass().stream));
 }
 
 }  // namespace elastictrain::session

@@ -3,6 +3,7 @@
 // background.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <deque>
 #include <optional>
@@ -35,6 +36,12 @@ struct OpenStep {
   std::optional<double> halves_square;  // the mean of their squared norms, once it is reported
 
   bool has_samples() const { return division.my_count != 0; }
+  // Whose input tells when the pass is over: the device's last one, whatever the host sums behind it.
+  const Bucket& last_of_pass() const {
+    const auto found =
+        std::find_if(buckets.rbegin(), buckets.rend(), [](const Bucket& bucket) { return bucket.on_device; });
+    return found == buckets.rend() ? buckets.back() : *found;
+  }
   Bucket& add_bucket(float* data, std::size_t count) {
     return buckets.emplace_back(Bucket{.data = data, .count = count, .index = buckets.size()});
   }

@@ -250,7 +250,7 @@ void Session::Impl::wait_all_reduce() {
 void Session::Impl::settle_background() {
   auto& worker = *worker_;
   if (!worker.runner.in_background()) return;
-  const auto& last = worker.runner.step().buckets.back();
+  const auto& last = worker.runner.step().last_of_pass();
   worker.device.check(worker.device.await_input(last));  // until then it computes, whatever the reducer does meanwhile
   worker.measurements.clock().collective_begins(worker.device.input_time(last));
   worker.keyed.close();

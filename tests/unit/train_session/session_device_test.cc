@@ -9,6 +9,7 @@
 #include <cstdlib>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "device_arrays.h"
@@ -104,16 +105,19 @@ TEST_CASE("state that is still on its way in a stream of the program is there wh
 
 TEST_CASE("the device's work before its last sum counts as compute, whichever thread waits for it") {
   constexpr std::chrono::milliseconds kPass{50};
-  for (const bool in_background : {false, true}) {
+  for (const auto& [in_background, host_sums] : {std::pair(false, 0), std::pair(true, 0), std::pair(true, 1)}) {
     CAPTURE(in_background);
+    CAPTURE(host_sums);
     Session session;
     DeviceArrays arrays(session, 16);
     session.set_data({.sample_count = 4, .batch = 4});
     REQUIRE(session.start());
     REQUIRE(session.next_batch());
     keep_busy(arrays.stream(), kPass);
+    std::vector<float> small(4, 1.0F);
     if (in_background) {
       session.all_reduce_device_async(arrays.gradient(), 16, arrays.stream());
+      if (host_sums != 0) session.all_reduce_async(small.data(), small.size());
       session.wait_all_reduce();
     } else {
       session.all_reduce_device(arrays.gradient(), 16, arrays.stream());
