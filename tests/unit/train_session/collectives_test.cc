@@ -316,10 +316,11 @@ TEST_CASE("a loss ends a collective between steps, and training goes on, with a 
 TEST_CASE("a worker that was a step behind at a loss does not begin the collectives that the others gave up") {
   const auto options = with_collectives_between_steps();
   FakeRun run(options);
-  std::vector<WorkerId> workers{run.spawn_ready(), run.spawn_ready(waiting(options, {Moment::kBetweenBuckets, 5}))};
+  std::vector<WorkerId> workers{run.spawn_ready(), run.spawn_ready(waiting(options, {Moment::kComputing, 5}))};
   run.change_to(workers);
-  run.wait_step(workers[1], 4);
-  // It is halted in step 5, which the other makes alone.
+  const auto& late = run[workers[1]].heartbeat;
+  run.wait_until([&] { return late.step == 4 && late.place == protocol::StepPlace::kComputing; }, "it to compute step 5");
+  // It is halted there; the other makes that step alone.
   const Generation fence = run.new_fence();
   run.send_abort(fence, workers);
   run.wait_halted(fence, workers);

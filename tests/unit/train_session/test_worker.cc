@@ -250,15 +250,19 @@ class Program {
     const auto is_now = [&](const std::optional<Moment>& moment) {
       return moment && moment->where == where && (options_.runs_ahead ? step >= moment->step : step == moment->step);
     };
-    if (is_now(options_.waits)) {
-      const char* go = std::getenv("TEST_WORKER_GO");
-      for (int ms = 0; go != nullptr && ms < 20'000 && ::access(go, F_OK) != 0; ++ms) {
-        std::this_thread::sleep_for(std::chrono::milliseconds(1));
-      }
-    }
+    if (is_now(options_.waits)) wait_to_be_let_go();
     const bool in_generation = options_.dies_in_generation != 0 && options_.dies && options_.dies->where == where &&
                                session_.generation() == options_.dies_in_generation;
     if (in_generation || is_now(options_.dies)) ::kill(::getpid(), SIGKILL);
+  }
+
+  static void wait_to_be_let_go() {
+    const char* go = std::getenv("TEST_WORKER_GO");
+    const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(20);
+    while (go != nullptr && ::access(go, F_OK) != 0) {
+      if (std::chrono::steady_clock::now() > deadline) throw BrokenPromise("the test did not let this worker go");
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    }
   }
 
   void trace() const {

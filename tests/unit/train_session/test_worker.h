@@ -37,7 +37,7 @@ struct TestWorkerOptions {
   bool narrow = false;                   // gradients travel to the session in bfloat16
   std::optional<Moment> dies;            // by SIGKILL
   std::uint64_t dies_in_generation = 0;  // in its first step, whatever the step of `dies`
-  std::optional<Moment> waits;           // until FakeRun::let_go(), or at most some seconds
+  std::optional<Moment> waits;           // until FakeRun::let_go(); it ends if that does not come
   bool reduce = true;                    // false: only the control lane travels
   bool may_start_late = false;           // a first generation may have another number than 1
   bool quits_in_the_middle = false;      // an exception out of the loop in step 3
