@@ -1,5 +1,6 @@
 /* Trains alone through the C API: results, order of calls, structs of older and newer callers, statuses. */
 #include <math.h>
+#include <signal.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -365,6 +366,11 @@ static void reports_misuse_as_statuses(void) {
   et_session_destroy(NULL);
 }
 
+static void helps_a_worker(void) {
+  et_ignore_notices(1);
+  CHECK(raise(SIGINT) == 0);
+}
+
 int main(void) {
   trains();
   ends_its_data();
@@ -372,6 +378,7 @@ int main(void) {
   refuses_what_it_does_not_know();
   reports_misuse_as_statuses();
   CHECK(strlen(et_version()) > 0);
+  helps_a_worker();
   if (failures == 0) puts("the C API does what its header says");
   return failures == 0 ? 0 : 1;
 }

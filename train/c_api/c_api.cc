@@ -10,6 +10,7 @@
 
 #include "elastictrain/elastictrain.h"
 #include "elastictrain/session.hpp"
+#include "train/session/term_notice.h"
 
 struct et_session {
   elastictrain::Session session;
@@ -133,6 +134,10 @@ const char* et_version(void) {
 }
 const char* et_last_error(void) {
   return last_error.c_str();
+}
+
+void et_ignore_notices(int64_t worker) {
+  elastictrain::session::ignore_notices(static_cast<pid_t>(worker));
 }
 
 et_status et_session_create(et_session** session) {

@@ -3,7 +3,9 @@
 // with it. A user who sends it to one worker wants that worker replaced. The supervisor decides what follows. A TERM
 // from the agent, and a second one from any process, end the process as usual.
 //
-// A program that handles or ignores TERM itself is left alone, and so are its forked processes.
+// A process that the worker has forked ends by TERM of its parent or of the agent alone: the worker needs it until it has
+// left, above all one that loads data. A program that handles or ignores TERM itself is left alone, and so are its forked
+// processes.
 //
 // Ownership: at most one at a time in a process. Thread: any one; the handler only sets flags. Failure: none.
 #pragma once
@@ -26,5 +28,9 @@ class TermNotice {
   // The sender (0: outside this PID namespace), once.
   std::optional<pid_t> take();
 };
+
+// In a process that the worker `worker` has started to do part of its work, by whatever way: TERM of any process but the
+// worker, the parent and the agent does nothing, nor do INT, USR1 and USR2 where their effect is the system's default.
+void ignore_notices(pid_t worker);
 
 }  // namespace elastictrain::session

@@ -7,6 +7,10 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <cerrno>
+#include <functional>
+#include <utility>
+
 #include "fake_run.h"
 
 namespace elastictrain::test {
@@ -15,13 +19,17 @@ namespace {
 using session::TermNotice;
 
 // Actions of a process that is neither the worker nor its agent.
-pid_t send_term_from_elsewhere(pid_t to) {
+pid_t send_from_elsewhere(pid_t to, int number) {
   const pid_t sender = ::fork();
-  if (sender == 0) ::_exit(::kill(to, SIGTERM) == 0 ? 0 : 1);
+  if (sender == 0) ::_exit(::kill(to, number) == 0 ? 0 : 1);
   int status = 0;
   REQUIRE(::waitpid(sender, &status, 0) == sender);
   REQUIRE(status == 0);
   return sender;
+}
+
+pid_t send_term_from_elsewhere(pid_t to) {
+  return send_from_elsewhere(to, SIGTERM);
 }
 
 TEST_CASE("TERM from another process than the agent is noted, and the worker trains until it is dismissed") {
@@ -79,18 +87,85 @@ TEST_CASE("a program that has its own way with TERM keeps it, and one that had n
   CHECK(is_given_back);
 }
 
-TEST_CASE("a process that the program has forked ends with TERM as ever") {
+// A process that waits for signals, until the pipe is closed: then it ends with 7.
+class Forked {
+ public:
+  explicit Forked(const std::function<void()>& begin = [] {}) {
+    REQUIRE(::pipe(ready_) == 0);
+    REQUIRE(::pipe(end_) == 0);
+    pid_ = ::fork();
+    if (pid_ == 0) child(begin);
+    ::close(ready_[1]);
+    ::close(end_[0]);
+    char byte = 0;
+    REQUIRE(::read(ready_[0], &byte, 1) == 1);
+  }
+  Forked(const Forked&) = delete;
+  Forked& operator=(const Forked&) = delete;
+  ~Forked() {
+    ::close(ready_[0]);
+    ::close(end_[1]);
+  }
+  pid_t pid() const { return pid_; }
+  int status_at_end() {
+    ::close(std::exchange(end_[1], -1));
+    int status = 0;
+    REQUIRE(::waitpid(pid_, &status, 0) == pid_);
+    return status;
+  }
+
+ private:
+  [[noreturn]] void child(const std::function<void()>& begin) const {
+    ::close(end_[1]);
+    begin();
+    char byte = 0;
+    if (::write(ready_[1], &byte, 1) != 1) ::_exit(1);
+    while (::read(end_[0], &byte, 1) < 0 && errno == EINTR) continue;
+    ::_exit(7);
+  }
+  int ready_[2] = {};
+  int end_[2] = {};
+  pid_t pid_ = 0;
+};
+
+TEST_CASE("a process that the program has forked ends by TERM of its parent, not by that of a process that ends a job") {
   ::signal(SIGTERM, SIG_DFL);  // the test framework has a handler
   TermNotice notice(1);
-  const pid_t child = ::fork();
-  if (child == 0) {
-    ::raise(SIGTERM);
-    ::_exit(0);
-  }
-  int status = 0;
-  REQUIRE(::waitpid(child, &status, 0) == child);
+  Forked survivor;
+  send_term_from_elsewhere(survivor.pid());
+  send_term_from_elsewhere(survivor.pid());
+  CHECK(WEXITSTATUS(survivor.status_at_end()) == 7);
+  Forked ended;
+  ::kill(ended.pid(), SIGTERM);
+  const int status = ended.status_at_end();
   CHECK(WIFSIGNALED(status));
+  CHECK(WTERMSIG(status) == SIGTERM);
   CHECK_FALSE(notice.take());
+}
+
+TEST_CASE("a process that helps a worker ignores what every process of a job gets, its parent's and the worker's TERM aside") {
+  ::signal(SIGTERM, SIG_DFL);
+  const auto helps = [](pid_t worker) {
+    return [worker] {
+      ::signal(SIGINT, SIG_DFL);  // as above
+      session::ignore_notices(worker);
+    };
+  };
+  Forked survivor(helps(::getpid()));
+  for (const int number : {SIGTERM, SIGINT, SIGUSR1, SIGUSR2}) send_from_elsewhere(survivor.pid(), number);
+  CHECK(WEXITSTATUS(survivor.status_at_end()) == 7);
+  Forked ended(helps(::getpid()));
+  ::kill(ended.pid(), SIGTERM);
+  CHECK(WTERMSIG(ended.status_at_end()) == SIGTERM);
+}
+
+TEST_CASE("a program's own way with USR1 stays in a process that helps") {
+  Forked ended([] {
+    ::signal(SIGUSR1, [](int) { ::_exit(9); });
+    session::ignore_notices(::getppid());
+  });
+  send_from_elsewhere(ended.pid(), SIGUSR1);
+  CHECK(WEXITSTATUS(ended.status_at_end()) == 9);
 }
 
 }  // namespace

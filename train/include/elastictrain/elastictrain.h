@@ -165,6 +165,11 @@ typedef struct et_monitors {
 
 ET_API const char* et_version(void);
 ET_API const char* et_last_error(void); /* of the calling thread; never NULL */
+/* In a process that a worker has started to load data or for another part of its work, without a session: signals that all
+ * processes of a job get (TERM, INT, USR1, USR2) do nothing, but TERM of the parent, of the agent and of `worker`, a process
+ * id, ends it. INT, USR1 and USR2 that the program handles keep their effect. A process that a worker has forked ignores TERM
+ * likewise without this call. */
+ET_API void et_ignore_notices(int64_t worker);
 
 ET_API et_status et_session_create(et_session** session);
 ET_API void et_session_destroy(et_session* session); /* NULL is allowed */

@@ -1,7 +1,7 @@
 """The C interface by ctypes: structs and the types of every function. The names are those of elastictrain.h."""
 
 import ctypes
-from ctypes import POINTER, c_char_p, c_double, c_int, c_size_t, c_uint32, c_uint64, c_void_p
+from ctypes import POINTER, c_char_p, c_double, c_int, c_int64, c_size_t, c_uint32, c_uint64, c_void_p
 from typing import Any, Dict, Optional, Tuple
 
 from . import _paths
@@ -136,6 +136,8 @@ def _declare(library: ctypes.CDLL) -> ctypes.CDLL:
     library.et_session_create.argtypes = (POINTER(c_void_p),)
     library.et_session_destroy.argtypes = (c_void_p,)
     library.et_session_destroy.restype = None
+    library.et_ignore_notices.argtypes = (c_int64,)
+    library.et_ignore_notices.restype = None
     for name, types in CALLS.items():
         getattr(library, f"et_{name}").argtypes = (c_void_p, *types)
     for name, result in NUMBERS.items():

@@ -15,8 +15,8 @@ import threading
 from dataclasses import dataclass
 from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
 
+from . import _helpers, _memory
 from . import _interface as c
-from . import _memory
 from .errors import ElasticError, Interrupted, SessionError
 
 RUNNING, FINISHED, LEFT, STOPPED = "running", "finished", "left", "stopped"
@@ -83,6 +83,7 @@ class Session:
         os.environ.pop("ELASTICTRAIN_SOCKET", None)
         Session._open = self
         atexit.register(self._close_at_exit)
+        _helpers.watch()
         _watch_end()
 
     # --- Before start()

@@ -15,6 +15,8 @@ from typing import Any, Callable, Deque, Dict, Iterator, List, Optional, Sequenc
 from torch.utils.data import BatchSampler, DataLoader, IterableDataset
 from torch.utils.data._utils.collate import default_collate
 
+from .. import _helpers
+
 PR_SET_PDEATHSIG = 1
 Indices = Tuple[int, ...]
 
@@ -112,7 +114,7 @@ class _Collate:
 
 
 class _WorkerStart:
-    """In a loader's process: it ends with the worker that it loads for, also when that is killed."""
+    """In a loader's process: it ends with the worker that it loads for, also when that is killed, and not before it."""
 
     def __init__(self, program: Optional[Callable[[int], None]]) -> None:
         self._program, self._worker = program, os.getpid()
@@ -121,6 +123,7 @@ class _WorkerStart:
         ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
         if os.getppid() != self._worker:
             _end_with(self._worker)
+        _helpers.ignore_notices(self._worker)
         if self._program is not None:
             self._program(number)
 
