@@ -1,0 +1,277 @@
+"""What a start has shown: weights, rates, losses, counters and files, compared with torchrun's."""
+
+import fnmatch
+import json
+import os
+import re
+import statistics
+import subprocess
+
+REFUSALS = re.compile(r"(?:ElasticError|SessionError|elastictrain)[^:]*: (?!made elastic)(.*)")
+FIXED = re.compile(r"(?i)(?:fixed size|grow refused|cannot grow|stays at)[^\n]*")
+
+
+def _without_trials(rows, others):
+    """Without the first steps whose weights no other worker had: a pass before the training. All, if nothing is equal."""
+    known = {row["hash"] for row in others}
+    return next((rows[at:] for at in range(min(3, len(rows))) if rows[at]["hash"] in known), rows)
+
+
+class Story:
+    """The steps of a start, in the order of the run, from the records of its processes."""
+
+    def __init__(self, records):
+        self.steps = []  # one entry a step: hash, probe, rates, losses, ranks
+        self.problems, self.strangers = [], []
+        self.last = {}  # process -> its last step
+        self.ended = {pid for pid, rows in records.items() if any("end" in row for row in rows)}
+        members = {pid: [row for row in rows if "n" in row] for pid, rows in records.items()}
+        ordered = sorted(((pid, rows) for pid, rows in members.items() if rows), key=lambda one: one[1][0]["t"])
+        if len(ordered) > 1:
+            ordered[0] = ordered[0][0], _without_trials(ordered[0][1], ordered[1][1])
+        self._place(ordered)
+
+    def _place(self, members):
+        for pid, rows in members:
+            begin = self._beginning(rows)
+            if begin is None:
+                self.strangers.append((pid, rows))
+                continue
+            skipped, at = begin
+            for row in rows[skipped:]:
+                if at == len(self.steps):
+                    self.steps.append({"hash": row["hash"], "probe": row["probe"], "rates": row["rates"], "losses": [],
+                                       "sizes": set(), "t": row["t"]})
+                step = self.steps[at]
+                if step["hash"] != row["hash"]:
+                    self.problems.append(f"weights of process {pid} (rank {row['rank']}) differ from step {at} on")
+                    break
+                if step["rates"] != row["rates"]:
+                    self.problems.append(f"learning rates differ at step {at}: {step['rates'][0]:.6g}, {row['rates'][0]:.6g}")
+                    break
+                if row["loss"] is not None:
+                    step["losses"].append(row["loss"])
+                step["sizes"].add(row["size"])
+                at += 1
+            self.last[pid] = at
+
+    def _beginning(self, rows):
+        """(own records to skip, step of the first one that counts). A newcomer's first records may be of no step."""
+        if not self.steps:
+            return 0, 0
+        for skipped in range(min(len(rows), 400)):
+            row = rows[skipped]
+            near = [at for at, step in enumerate(self.steps) if step["hash"] == row["hash"]]
+            if near:
+                return skipped, min(near, key=lambda at: abs(self.steps[at]["t"] - row["t"]))
+        return None
+
+    def rates(self):
+        return [step["rates"][0] for step in self.steps if step["rates"]]
+
+    def last_loss(self):
+        count = max(4, len(self.steps) // 5)
+        losses = [statistics.mean(step["losses"]) for step in self.steps[-count:] if step["losses"]]
+        return statistics.mean(losses) if losses else float("nan")
+
+    def first_loss(self):
+        losses = [statistics.mean(step["losses"]) for step in self.steps[:4] if step["losses"]]
+        return statistics.mean(losses) if losses else float("nan")
+
+
+def counters(case, text):
+    return [int(number) for number in re.findall(case.counter, text, re.MULTILINE)] if case.counter else []
+
+
+PROBE = """
+import json, sys, zlib
+import torch
+
+def tensors(thing, depth=0):
+    if isinstance(thing, torch.Tensor):
+        yield thing
+    elif isinstance(thing, dict) and depth < 8:
+        for one in thing.values():
+            yield from tensors(one, depth + 1)
+    elif isinstance(thing, (list, tuple)) and depth < 8:
+        for one in thing:
+            yield from tensors(one, depth + 1)
+    elif hasattr(thing, "__dict__") and depth < 8:
+        yield from tensors(vars(thing), depth + 1)
+
+found = {}
+for path in sys.argv[1:]:
+    try:
+        if path.endswith(".safetensors"):
+            import safetensors.torch
+            thing = safetensors.torch.load_file(path)
+        else:
+            thing = torch.load(path, map_location="cpu", weights_only=False)
+        found[path] = [zlib.crc32(one.detach().contiguous().view(-1).view(torch.uint8).numpy()) for one in tensors(thing)
+                       if one.numel() > 0]
+    except Exception as error:
+        found[path] = f"{type(error).__name__}: {error}"
+print(json.dumps(found))
+"""
+
+
+def contents(start, paths):
+    """path -> hashes of the tensors in it, or the error of loading it."""
+    if not paths:
+        return {}
+    environment = {**start.environment, "PUBLIC_NO_GPU": "0"}
+    environment.pop("PUBLIC_WATCH")
+    done = subprocess.run([start.tools.python, "-c", PROBE, *paths], cwd=start.folder, env=environment, capture_output=True,
+                          text=True, timeout=120)
+    return json.loads(done.stdout.strip().split("\n")[-1]) if done.returncode == 0 else {"": done.stderr[-300:]}
+
+
+def positions(start, story):
+    """path -> the last step whose weights it holds; text: why that is not known."""
+    steps = {step["probe"]: number for number, step in enumerate(story.steps)}
+    found = {}
+    for path, hashes in contents(start, start.files.paths()).items():
+        if isinstance(hashes, str):
+            found[path] = f"cannot be loaded ({hashes})"
+        else:
+            found[path] = max((steps[one] for one in hashes if one in steps), default="holds weights of no step of the run")
+    return found
+
+
+class Reference:
+    """What torchrun shows at a fixed size, over several seeds."""
+
+    def __init__(self, starts):
+        self.stories = [Story(start.records()) for start in starts]
+        self.steps = len(self.stories[0].steps)
+        self.rates = self.stories[0].rates()
+        self.counters = counters(starts[0].case, starts[0].text)
+        self.last_losses = [story.last_loss() for story in self.stories]
+        self.drop = abs(self.stories[0].first_loss() - self.last_losses[0])
+        self.files = positions(starts[0], self.stories[0])
+        self.problems = [problem for story in self.stories for problem in story.problems]
+
+    def noise(self):
+        spread = statistics.stdev(self.last_losses) if len(self.last_losses) > 1 else 0.0
+        return max(3 * spread, 0.15 * self.drop, 1e-6)
+
+    def summary(self):
+        return {"steps": self.steps, "last_losses": self.last_losses, "noise": self.noise(), "counters": self.counters,
+                "files": self.files, "problems": self.problems}
+
+
+def sentence(text):
+    """What elastictrain said last, or the last line of a traceback."""
+    lines = [found.group(1).strip() for found in REFUSALS.finditer(text)]
+    errors = [line for line in text.split("\n") if re.match(r"^(\[[^]]*\] )?[\w.]*(Error|Exception)\b", line)]
+    said = [line for line in lines if not re.match(r"(worker|run|summary|started|in the worker)", line)]
+    return (errors[-1] if errors else said[-1] if said else text.strip().split("\n")[-1])[:400]
+
+
+def judge(start, reference, mode, refusals=(), finished=None):
+    """(verdict, details) of one start."""
+    case, records = start.case, start.records()
+    story = Story(records)
+    problems, details = [], {"command": " ".join(start.command), "status": start.status, "steps": len(story.steps),
+                             "notes": start.notes + start.size_notes, "last_loss": story.last_loss()}
+    if start.status != 0 and len(story.steps) <= 1:  # a worker makes one pass before it is a member
+        return f"refused before training: {sentence(start.text)}", details
+    if start.status != 0:
+        problems.append(f"ended with status {start.status}: {sentence(start.text)}")
+    is_resumed = finished is not None
+    problems += _weights(story, is_resumed, reference)
+    problems += start.notes
+    problems += _lengths(start, case, story, reference, mode)
+    problems += _files(start, case, story, reference, finished)
+    problems += _losses_of_workers(start)
+    details["files"] = positions(start, story)
+    details["problems"] = problems
+    details["rates_end"] = story.rates()[-1:]
+    if problems:
+        return "WRONG: " + "; ".join(problems), details
+    fixed = list(refusals) + FIXED.findall(start.text)
+    if fixed:
+        return f"fixed size: {fixed[0][:300]}", details
+    return "elastic" if mode in ("resize", "kill", "resume") else "ok", details
+
+
+def _weights(story, is_resumed, reference):
+    problems = list(story.problems)
+    if not story.steps:
+        problems.append("no optimizer has made a step")
+    if not is_resumed:
+        problems += [f"process {pid} (rank {rows[-1]['rank']}) made {len(rows)} steps with weights of its own"
+                     for pid, rows in story.strangers if len(rows) > 3]
+    return problems
+
+
+def _lengths(start, case, story, reference, mode):
+    problems = []
+    if mode in ("torchrun", "elastictrain-torchrun", "torch"):
+        if abs(len(story.steps) - reference.steps) > max(3, reference.steps // 50):
+            problems.append(f"{len(story.steps)} steps, torchrun {reference.steps}")
+        different = [at for at, (own, other) in enumerate(zip(story.rates(), reference.rates))
+                     if abs(own - other) > 1e-6 * max(abs(own), abs(other))]
+        if different:
+            at = different[0]
+            problems.append(f"learning rate {story.rates()[at]:.6g} at step {at}, torchrun {reference.rates[at]:.6g}")
+    if case.counter:
+        problems += _counters(counters(case, start.text), reference.counters)
+    if case.loss_varies:
+        loss, expected = story.last_loss(), reference.last_losses[0]
+        allowed = reference.noise() * (1 if mode in ("torchrun", "elastictrain-torchrun", "torch") else 2)
+        if not abs(loss - expected) <= allowed:
+            problems.append(f"loss {loss:.4f} at the end, torchrun {expected:.4f} (noise {allowed:.4f})")
+    return problems
+
+
+def _counters(own, expected):
+    problems = []
+    backward = [(a, b) for a, b in zip(own, own[1:]) if b < a]
+    if backward:
+        problems.append(f"a counter of the script goes from {backward[0][0]} to {backward[0][1]}")
+    if len(set(own)) != len(own) and len(set(expected)) == len(expected):
+        twice = sorted(one for one in set(own) if own.count(one) > 1)
+        problems.append(f"the script prints {twice[:4]} more than once")
+    missing = sorted(set(expected) - set(own))
+    if missing:
+        problems.append(f"the script never prints {missing[:4]} ({len(missing)} numbers)")
+    return problems
+
+
+def _files(start, case, story, reference, finished):
+    problems = []
+    where = positions(start, story)
+    for path, at in where.items():
+        if isinstance(at, str) and not (path in reference.files and isinstance(reference.files[path], str)):
+            problems.append(f"{path} {at}")
+    for pattern in [*case.rewritten, *case.once]:
+        if any(fnmatch.fnmatch(path, pattern) for path in reference.files) and \
+                not any(fnmatch.fnmatch(path, pattern) for path in where):
+            problems.append(f"no file {pattern}")
+    last = max((at for at in where.values() if isinstance(at, int)), default=None)
+    last_of_reference = max((at for at in reference.files.values() if isinstance(at, int)), default=None)
+    if last is not None and last_of_reference is not None:
+        late = len(story.steps) - last
+        if late > reference.steps - last_of_reference + 3:
+            problems.append(f"the newest file holds step {last} of {len(story.steps)}")
+    for path, times in start.files.writes.items():
+        if any(fnmatch.fnmatch(path, pattern) for pattern in case.once):
+            if len(times) > 1:
+                problems.append(f"{path} was written {len(times)} times")
+            elif finished and path in finished and times != finished[path]:
+                problems.append(f"{path}, finished before the stop, was written again")
+    return problems
+
+
+def _losses_of_workers(start):
+    """Workers that were lost without being killed by us, by the journal."""
+    journal = os.path.join(start.folder, "state", start.name, "journal.jsonl")
+    if not os.path.exists(journal):
+        return []
+    with open(journal) as file:
+        losses = [record for record in map(json.loads, file) if record["event"] == "loss"]
+    if len(losses) <= len(start.killed):
+        return []
+    return [f"{len(losses)} losses of workers, {len(start.killed)} of them asked for: " +
+            "; ".join(str(loss["what"])[:160] for loss in losses[:3])]
