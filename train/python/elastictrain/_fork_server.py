@@ -208,7 +208,10 @@ def _run(program: List[str]) -> None:
     sys.modules["__main__"] = main_module
     if "torch" in sys.modules:
         from . import _torch_autoload
-        _torch_autoload.activate()
+        if _torch_autoload.activate():
+            is_module = program[0] == "-m"
+            from .torch import progress
+            return progress.run_main(program[is_module], program[is_module + 1:], is_module)
     if program[0] == "-m":
         sys.argv = program[1:]
         runpy._run_module_as_main(program[1])  # type: ignore[attr-defined]

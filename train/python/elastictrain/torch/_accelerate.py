@@ -67,21 +67,41 @@ def _change_loaders(module: Any) -> None:
 def _iteration(original: Callable[[Any], Iterator[Any]], module: Any) -> Callable[[Any], Iterator[Any]]:
     @functools.wraps(original)
     def iterate(loader: Any) -> Iterator[Any]:
-        return _train(loader, module) if script.is_training(loader.base_dataloader) else original(loader)
+        return _Batches(loader, module) if script.is_training(loader.base_dataloader) else original(loader)
 
     return iterate
 
 
-def _train(loader: Any, module: Any) -> Iterator[Any]:
-    if script.run is None:
-        script.accumulation = max(script.accumulation, loader.gradient_state.num_steps)
-    loader.begin()
-    loader.set_epoch(loader.iteration)
-    device = getattr(loader, "device", None)
-    for batch in script.batches(loader.base_dataloader):
-        yield batch if device is None else module.send_to_device(batch, device)
-    loader.iteration += 1
-    loader.end()
+class _Batches:
+    """The iterator of a loop over a training loader that accelerate prepared."""
+
+    def __init__(self, loader: Any, module: Any) -> None:
+        if script.run is None:
+            script.accumulation = max(script.accumulation, loader.gradient_state.num_steps)
+        self._loader, self._module = loader, module
+        loader.begin()
+        loader.set_epoch(loader.iteration)
+        self._batches: Any = script.batches(loader.base_dataloader)
+
+    def __iter__(self) -> "_Batches":
+        return self
+
+    def __next__(self) -> Any:
+        try:
+            batch = next(self._batches)
+        except StopIteration:
+            self._loader.iteration += 1
+            self._loader.end()
+            raise
+        device = getattr(self._loader, "device", None)
+        return batch if device is None else self._module.send_to_device(batch, device)
+
+    def progress_place(self) -> None:
+        """The run knows it."""
+
+    def set_progress_place(self, place: None) -> None:
+        """The run knows it."""
+        self._batches.set_progress_place(place)
 
 
 # --- Collectives

@@ -27,6 +27,11 @@ class Aside:
         """In the open step, before it is committed: the steps of its epoch so far, and whether such an exchange follows."""
         self._session.share_early(EARLY, b"%d %d" % (follows, steps))
 
+    @property
+    def is_announced(self) -> bool:
+        """That such exchanges may follow in the open step; the same on all workers."""
+        return bool(self._session.early(EARLY).startswith(b"1"))
+
     def announced_steps(self) -> int:
         """What a worker finds that just joined."""
         return int(self._session.early(EARLY).split()[1])
@@ -47,7 +52,7 @@ class Aside:
 
     def follow(self) -> None:
         """A worker that joined meanwhile."""
-        if not self._session.early(EARLY).startswith(b"1"):
+        if not self.is_announced:
             return
         while _END not in _exchange.gather(self._session, None):
             pass

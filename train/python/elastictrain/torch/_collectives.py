@@ -28,7 +28,7 @@ class Done:
 def gatherer(what: str) -> Optional[_exchange.Gather]:
     """Gathers bytes of all workers; None where only this worker's own values count. Raises ElasticError before the training
     begins."""
-    if script.is_forwarding:
+    if script.is_apart:
         return None
     if script.run is None or not script.run.is_started:
         raise ElasticError(f"torch.distributed.{what}() before the first batch of training: a worker that joins later would not "
@@ -50,7 +50,7 @@ def destroy_process_group(*_: Any, **__: Any) -> None:
 
 def barrier(*_: Any, async_op: bool = False, **__: Any) -> Optional[Done]:
     """Before the training begins nothing waits: workers join when they are ready."""
-    if script.run is not None and script.run.is_started and not script.is_forwarding:
+    if script.run is not None and script.run.is_started and not script.is_apart:
         script.run.gather(b"")
     return Done() if async_op else None
 

@@ -18,7 +18,8 @@ def elastic(model: nn.Module, optimizer: Union[Optimizer, Sequence[Optimizer]], 
             max_steps: int = 0, drop_last: bool = False, min_batch: Optional[int] = None, accumulation: int = 1,
             first_state: Optional[Dict[str, Any]] = None, first_state_every: int = 1, local_state: Sequence[str] = (),
             warm_up: Optional[Callable[[Any], Any]] = None, leave: str = "exit",
-            _kind: Type[ElasticRun] = ElasticRun, **loader: Any) -> ElasticRun:
+            _kind: Type[ElasticRun] = ElasticRun, _session: Optional[Session] = None, _order: Any = None,
+            **loader: Any) -> ElasticRun:
     """Makes a training loop elastic. Call it once, when model and optimizer are complete and on their device.
 
     model: a module with float32, float16 or bfloat16 parameters, on a CPU or a CUDA device, equal on all workers.
@@ -56,10 +57,10 @@ def elastic(model: nn.Module, optimizer: Union[Optimizer, Sequence[Optimizer]], 
     _close_earlier()
     # The loop of a process that becomes another worker would be in an epoch that is over.
     os.environ.pop("ELASTICTRAIN_PARKS", None)
-    session = Session()
+    session = _session or Session()
     try:
         run = _kind(session, model, optimizers, dataset, data, dict(state or {}), warm_up, leave == "exit", loader,
-                    accumulation, local_state, dict(first_state or {}), first_state_every)
+                    accumulation, local_state, dict(first_state or {}), first_state_every, _order)
     except BaseException:
         if not session.launched:  # a notebook may call again; the worker of a run ends with its error
             session.close()

@@ -89,6 +89,19 @@ class Gradients:
         """1 for each parameter that has a gradient in this pass."""
         return [float(slot.arrived) for slot in self._slots]
 
+    @property
+    def has_begun(self) -> bool:
+        """A backward pass of the open step."""
+        return self._ending or self._in_pass or self._pass > 0
+
+    def again(self) -> None:
+        """One more backward pass of the same step: it is added to what was averaged before."""
+        self._next, self._ending, self.reduced = 0, False, False
+        for bucket in self._buckets:
+            bucket.missing = len(bucket.slots)
+        for slot in self._slots:
+            slot.arrived = False
+
     def weigh_alike(self) -> None:
         """The losses of this step's passes are sums."""
         self._weights = [1.0] * self._passes

@@ -93,6 +93,24 @@ class Loader:
                           **options)
 
 
+class NoLoader:
+    """Of a program whose data are its own: nothing is loaded for it."""
+
+    share_ahead = 1.0
+
+    def take(self, indices: Indices) -> Any:
+        raise AssertionError("the program has its own data")
+
+    def samples(self, indices: Sequence[int]) -> List[Any]:
+        return []
+
+    def collate(self, samples: List[Any]) -> Any:
+        return None
+
+    def close(self) -> None:
+        """Nothing was started."""
+
+
 class Requests:
     """A batch sampler that never ends."""
 

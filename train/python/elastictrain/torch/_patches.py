@@ -2,16 +2,18 @@
 
 import contextlib
 import functools
-from typing import Any, Callable, List
+import itertools
+from typing import Any, Callable, Iterator, List
 
 import torch
 import torch.distributed.algorithms.join
+import torch.multiprocessing
 from torch import distributed
 from torch.optim import Optimizer
 from torch.utils.data import DataLoader
 from torch.utils.data.distributed import DistributedSampler
 
-from . import _accelerate, _collectives, _loggers, _script, _script_model, _trackers, _transformers
+from . import _accelerate, _collectives, _loggers, _prefetchers, _script, _script_model, _trackers, _transformers
 from ._imports import after_import
 from ._script import script
 from ..errors import ElasticError
@@ -34,6 +36,9 @@ def install() -> None:
     setattr(torch.nn.SyncBatchNorm, "convert_sync_batchnorm", staticmethod(_refuse_sync_batchnorm))
     setattr(torch.distributed.algorithms.join, "Join", _Join)
     setattr(DataLoader, "__iter__", lambda loader: script.batches(loader))
+    _follow_length()
+    _repeat_loaders()
+    _refuse_spawn()
     find("optimizer", Optimizer)
     find("scheduler", torch.optim.lr_scheduler.LRScheduler)
     find("scaler", torch.amp.GradScaler)
@@ -44,6 +49,7 @@ def install() -> None:
     after_import("torch.distributed.fsdp.fully_sharded_data_parallel", _refuse_fsdp)
     _accelerate.install()
     _loggers.install()
+    _prefetchers.install()
     _trackers.install()
     _transformers.install()
 
@@ -93,7 +99,8 @@ def find(kind: str, base: type) -> None:
 
 
 def _skip_steps_of_scalers() -> None:
-    """There are no gradients in epochs through which a new worker only passes."""
+    """There are no gradients in epochs through which a new worker only passes. One that rehearses makes an update without any
+    effect, whatever its gradients are."""
     for name in ("unscale_", "step", "update"):
         setattr(torch.amp.GradScaler, name, _skipped_while_forwarding(getattr(torch.amp.GradScaler, name)))
 
@@ -102,10 +109,48 @@ def _skipped_while_forwarding(original: Callable[..., Any]) -> Callable[..., Any
     @functools.wraps(original)
     def method(*arguments: Any, **named: Any) -> Any:
         if script.run is not None and original.__name__ == "step":
+            script.run.before_update()
             script.run.note_update()
-        return None if script.is_forwarding else original(*arguments, **named)
+        return None if script.is_apart else original(*arguments, **named)
 
     return method
+
+
+def _follow_length() -> None:
+    """The length of the training loader is that of the present epoch, on all workers."""
+    original = DataLoader.__len__
+
+    @functools.wraps(original)
+    def length(loader: Any) -> int:
+        known = script.length(loader)
+        return original(loader) if known is None else known
+
+    setattr(DataLoader, "__len__", length)
+
+
+def _repeat_loaders() -> None:
+    """itertools.cycle() keeps the batches of the first pass, and would never ask for those of the next epoch."""
+    class Cycle(itertools.cycle):  # type: ignore[type-arg]
+        def __new__(cls, iterable: Any) -> Any:
+            return _batches_of_all_epochs(iterable) if isinstance(iterable, DataLoader) else itertools_cycle(iterable)
+
+    itertools_cycle = itertools.cycle
+    setattr(itertools, "cycle", Cycle)
+
+
+def _batches_of_all_epochs(loader: Any) -> Iterator[Any]:
+    while True:
+        yield from loader
+
+
+def _refuse_spawn() -> None:
+    def refuse(*_: Any, **__: Any) -> Any:
+        raise ElasticError("this script starts its own workers (torch.multiprocessing.spawn), but elastictrain has started this one "
+                           "of them already. Call the function of one worker directly, with int(os.environ['RANK']) and "
+                           "int(os.environ['WORLD_SIZE']), as for torchrun")
+
+    for name in ("spawn", "start_processes"):
+        setattr(torch.multiprocessing, name, refuse)
 
 
 def _note_files() -> None:
@@ -114,7 +159,7 @@ def _note_files() -> None:
 
     @functools.wraps(original)
     def save(*arguments: Any, **named: Any) -> Any:
-        if script.run is not None and script.run.is_started and not script.is_forwarding:
+        if script.run is not None and script.run.is_started and not script.is_apart:
             script.run.session.phase("checkpoint")
         return original(*arguments, **named)
 

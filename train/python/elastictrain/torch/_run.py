@@ -14,7 +14,7 @@ from ._companion import Companion
 from ._first_state import FirstState
 from ._gradients import Gradients
 from ._likeness import Likeness
-from ._loader import Loader
+from ._loader import Loader, NoLoader
 from ._local_state import LocalState
 from ._observers import Observers
 from ._state import State
@@ -35,7 +35,7 @@ class ElasticRun:
     def __init__(self, session: Session, model: nn.Module, optimizers: List[Optimizer], dataset: Any,
                  data: Dict[str, Any], objects: Dict[str, Any], warm_up: Optional[Callable[[Any], Any]], exits: bool,
                  loader: Dict[str, Any], accumulation: int = 1, local: Sequence[str] = (),
-                 first: Optional[Dict[str, Any]] = None, first_every: int = 1) -> None:
+                 first: Optional[Dict[str, Any]] = None, first_every: int = 1, order: Any = None) -> None:
         self.session = session
         self.accumulation = accumulation
         self._parts: Deque[Tuple[int, ...]] = collections.deque()  # of the open step, not taken yet
@@ -54,12 +54,13 @@ class ElasticRun:
         if device.type == "cuda":
             _cuda_libraries.name_installed()
             session.use_device(device.index or 0)
-        self._loader = Loader(dataset, loader, self._look_ahead)
-        self._size = len(dataset)
+        self._loader: Any = NoLoader() if dataset is None else Loader(dataset, loader, self._look_ahead)
+        self._order = order  # of a sampler, from whose indices the session's are places
+        self._size = 0 if dataset is None else len(dataset if order is None else order)
         batch = int(data["batch"]) // accumulation
-        self._samples = self._loader.samples(range(min(batch, self._size)))  # for steps without own ones
+        self._samples = self._loader.samples(range(min(batch, 0 if dataset is None else len(dataset))))  # for steps without own
         buffers = Buffers(model, local)
-        buffers.find_running(_trial.make_pass(model, self.stand_in(), warm_up))
+        buffers.find_running(dataset is not None and _trial.make_pass(model, self.stand_in(), warm_up))
         if not data["drop_last"] and not _trial.has_compiled():
             self._samples = self._samples[:max(FEWEST_SAMPLES, int(data["min_local_samples"]) // accumulation)]
         self._gradients = Gradients(self.session, accumulation, _model.trained(model, optimizers))
@@ -70,7 +71,8 @@ class ElasticRun:
             self._hooks += _optimizers.refuse_other_parameters(optimizer, model.named_parameters())
         rates = [_optimizers.ScaledRates(optimizer, lambda: float(session.learning_rate_factor)) for optimizer in optimizers]
         self._hooks += [hook for rate in rates for hook in rate.hooks]
-        objects = {**objects, "progress": Progress(self)}
+        self._objects = list(objects.values())
+        objects = {**objects, "progress": Progress(self), **({} if order is None else {"order": order})}
         self._state = State(self.session, model, optimizers, buffers, objects, rates)
         self._first = FirstState(self.session, first or {}, first_every)
         self._local = LocalState(self.session, buffers.local)
@@ -178,6 +180,11 @@ class ElasticRun:
         _exchange.reduce(self.session, values, operation)
         return values
 
+    @property
+    def trained_by(self) -> List[Any]:
+        """Optimizers, and the objects of state=."""
+        return [*self._optimizers, *self._objects]
+
     is_started = property(lambda self: self._started, doc="Whether it has joined.")
     rank = property(lambda self: int(self.session.rank), doc="This worker's place, at present.")
     world_size = property(lambda self: int(self.session.world_size), doc="The number of workers, at present.")
@@ -281,6 +288,9 @@ class ElasticRun:
         part = self._parts.popleft()
         self._is_taken = not self._parts
         self.session.phase("data")
+        if part and self._order is not None:
+            self._order.enter(batch.epoch)
+            part = self._order.indices(part)
         data = self._loader.take(part) if part else self.stand_in()
         self._steps += 1
         self.session.phase("compile" if self._steps <= STEPS_THAT_MAY_COMPILE else None)
@@ -345,7 +355,8 @@ class ElasticRun:
     def _look_ahead(self, batches: int) -> List[Tuple[int, ...]]:
         most = 4 * max(1, self._batch.local_samples if self._batch else 1)
         steps = self.session.look_ahead(max(1, batches // self.accumulation), batches * most)
-        return [*self._parts, *(part for step in steps for part in _split(step, self.accumulation) if part)]
+        parts = [*self._parts, *(part for step in steps for part in _split(step, self.accumulation) if part)]
+        return parts if self._order is None else [self._order.indices(part) for part in parts]
 
     def _send_companion(self) -> None:
         self.session.phase(None)

@@ -1,7 +1,8 @@
 """A script with DistributedDataParallel that changes nothing: what it makes is found by the constructors it calls.
 
 `install()` replaces DistributedDataParallel, the functions of torch.distributed and the iteration over a DataLoader before
-the script starts. Its training loader is the first one that it iterates over once it has a model and an optimizer.
+the script starts. Averaging begins with the DDP model: with the first batch of its training loader, or with the first forward
+pass in which gradients are computed.
 """
 
 import atexit
@@ -9,23 +10,28 @@ import itertools
 import os
 import sys
 import traceback
-from typing import Any, Callable, Dict, Iterable, Iterator, List, Optional, Tuple
+from typing import Any, Callable, Dict, Iterator, List, Optional, Tuple
 
 import torch
 from torch.optim import Optimizer
-from torch.utils.data import BatchSampler, DataLoader, DistributedSampler, IterableDataset, RandomSampler, SequentialSampler
+from torch.utils.data import DataLoader
 
-from . import _elastic, _loader
+from . import _elastic, _loader, _sampling
 from ._script_run import Epoch, ScriptRun
+from ._takeover import Takeover
 from ..errors import ElasticError
+from ..session import Session
 
 MANY_EPOCHS = 1 << 40  # the script ends by itself
+NEVER_AVERAGED_STATUS = 95
 ACCUMULATES = ("this script makes one update from several batches. Start it with ELASTICTRAIN_ACCUMULATION=N, the number of "
                "batches, so that each step has as many")
 iterate = DataLoader.__iter__
 
-TWO_LOADERS = ("this script trains on the batches of two loaders (an evaluation is recognized by model.eval() or "
-               "torch.no_grad()); the samples of one can be counted. Join their datasets")
+TWO_LOADERS = "this script trains on the batches of two loaders; the samples of one can be counted. Join their datasets"
+NOT_TRAINED = ("this script took a batch and made no backward pass with it before it took the next one, as a loader that fetches "
+               "ahead does, or a loop that leaves out a batch. Take each batch when the one before was trained on (an option such "
+               "as --no-prefetcher), and make a backward pass with each")
 
 
 class Script:
@@ -39,47 +45,67 @@ class Script:
         self.found: Dict[str, List[Any]] = {"optimizer": [], "scheduler": [], "scaler": [], "average": [],
                                             "loader": []}
         self.run: Optional[ScriptRun] = None
+        self.progress: Any = None  # of the script's own variables and loops; None where a framework's adapter knows them
         self.is_forwarding = False  # through epochs that were over before this worker joined
         self.finishes_at_exit = False  # nobody else calls finish()
-        self.handed_out = 0  # training batches
+        self._session: Optional[Session] = None
         self._loader: Optional[DataLoader] = None
         self._entered: Optional[Epoch] = None
         self._known_batches: Dict[int, Tuple[DataLoader, List[Any]]] = {}  # of other loaders, in epochs that are over
         self._passed_before_start = False
-        self._epoch = -1  # the script's, counted by its passes over the training loader
+        self._epoch = -1  # the script's, counted by its passes over the training loader, where it has an adapter
+        self._was_averaged = False
+        self.said: Dict[str, str] = {}
 
     # --- Figures
 
     @property
+    def is_apart(self) -> bool:
+        """It goes through what the others have done already, or rehearses: nothing is to be printed or saved there."""
+        takeover = self.run.takeover if self.run is not None else None
+        return self.is_forwarding or (takeover is not None and takeover.is_rehearsing)
+
+    @property
+    def _has_place(self) -> bool:
+        return self.run is not None and self.run.is_started
+
+    @property
     def rank(self) -> int:
-        """Never the first one in epochs that are over: nothing is to be printed or saved there."""
-        is_started = self.run is not None and self.run.is_started
-        if self.is_forwarding:
-            return max(1, self.run.rank if self.run is not None and is_started else _number("RANK"))
-        return self.run.place[0] if self.run is not None and is_started else _number("RANK")
+        """Never the first one where this worker is apart."""
+        if self.is_apart:
+            return max(1, self.run.rank if self.run is not None and self._has_place else _number("RANK"))
+        return self.run.place[0] if self.run is not None and self._has_place else _number("RANK")
 
     @property
     def world_size(self) -> int:
-        is_started = self.run is not None and self.run.is_started
-        return self.run.place[1] if self.run is not None and is_started else int(os.environ.get("WORLD_SIZE", "1"))
+        return self.run.place[1] if self.run is not None and self._has_place else int(os.environ.get("WORLD_SIZE", "1"))
 
     @property
     def local_rank(self) -> int:
         """Among the workers of this host; the slot, by which a device is chosen, until it has joined."""
-        is_started = self.run is not None and self.run.is_started
-        own = int(self.run.session.local_rank) if self.run is not None and is_started else _number("LOCAL_RANK")
-        return max(1, own) if self.is_forwarding else own
+        own = int(self.run.session.local_rank) if self.run is not None and self._has_place else _number("LOCAL_RANK")
+        return max(1, own) if self.is_apart else own
 
     @property
     def is_first_on_host(self) -> bool:
         """Before it has joined, the slot says nothing on the first worker's host: a worker may take another's place there."""
-        is_started = self.run is not None and self.run.is_started
-        return self.rank == 0 if not is_started and os.environ.get("GROUP_RANK", "0") == "0" else self.local_rank == 0
+        is_on_first_host = not self._has_place and os.environ.get("GROUP_RANK", "0") == "0"
+        return self.rank == 0 if is_on_first_host else self.local_rank == 0
 
     @property
     def is_training_now(self) -> bool:
         """Whether it has joined, so that other loaders divide among the present workers."""
-        return self.run is not None and self.run.is_started
+        return self._has_place
+
+    @property
+    def counts_samples(self) -> bool:
+        return self._loader is not None
+
+    def session(self) -> Session:
+        """Made when it is first needed; the run takes it over."""
+        if self._session is None:
+            self._session = Session()
+        return self._session
 
     # --- Loaders
 
@@ -89,10 +115,11 @@ class Script:
             return iterate(loader)
         if self.is_training(loader):
             return self._train(loader)
-        if self.run is not None and self.run.is_started and not self.is_forwarding:
-            self._refuse_second_loader()
+        if self.is_forwarding:
+            return self._known_batch(loader)
+        if self._has_place and self.run is not None and not self._is_in_training_mode():
             self.run.begin_evaluation()
-        return self._known_batch(loader) if self.is_forwarding else iterate(loader)
+        return iterate(loader)
 
     def _known_batch(self, loader: DataLoader) -> Iterator[Any]:
         """One batch, loaded once: the others wait while this worker passes through all epochs that are over."""
@@ -101,36 +128,50 @@ class Script:
             known.extend(itertools.islice(iterate(loader), 1))
         return iter(known)
 
-    def _refuse_second_loader(self) -> None:
-        if self._is_in_training_mode():
-            raise ElasticError(TWO_LOADERS)
-
     def _is_in_training_mode(self) -> bool:
         """A framework may call eval() of the module inside DDP, which leaves DDP's own flag as it is."""
         model = self.model
         return torch.is_grad_enabled() and model is not None and model.training and model.module.training
 
     def is_training(self, loader: DataLoader) -> bool:
+        """Whether the batches that this loader is asked for now are the run's."""
+        if self.run is not None and self._loader is None:
+            return False  # its data are its own
+        has_adapter = self.run is not None and self.run.takeover is None
+        if not has_adapter and not self._is_in_training_mode():
+            return False
         if self._loader is not None:
             return loader is self._loader or loader.dataset is self._loader.dataset
-        return self.is_initialized and bool(self._optimizers()) and self._is_in_training_mode()
+        return self.is_initialized and bool(self._optimizers()) and _sampling.can_be_counted(loader)
+
+    def length(self, loader: DataLoader) -> Optional[int]:
+        """Of the training loader: the batches of this epoch, as the present membership divides it; None for another one."""
+        run = self.run
+        if run is None or not run.is_started or self._loader is None or loader is not self._loader:
+            return None
+        return run.batches_of_epoch()
 
     def begin(self, loader: DataLoader, warm_up: Optional[Callable[[Any], Any]] = None) -> ScriptRun:
         """The run over this loader's data; made when it is first asked for."""
         if self.run is None:
-            self._loader, self.run = loader, self._make_run(loader, warm_up)
-        elif not self.is_training(loader):
+            self._loader, self.run = loader, self._make_counted(loader, warm_up)
+        elif self._loader is None or (loader is not self._loader and loader.dataset is not self._loader.dataset):
             raise ElasticError(TWO_LOADERS)
         return self.run
 
     def enter(self, loader: DataLoader) -> int:
         """The present epoch, for a script that can begin with it."""
+        self.progress = None
         self._entered = self.begin(loader).enter_epoch()
         self._epoch = self._entered.epoch - 1
         return self._entered.epoch
 
     def _train(self, loader: DataLoader) -> Iterator[Any]:
         run = self.begin(loader)
+        return Batches(run) if run.takeover is not None else self._pass_or_train(run)
+
+    def _pass_or_train(self, run: ScriptRun) -> Iterator[Any]:
+        """Of a framework with an adapter."""
         self._epoch += 1
         self.is_forwarding = not run.is_started and run.is_past(self._epoch)
         if self.is_forwarding:  # while the others train: this worker has not joined
@@ -151,20 +192,22 @@ class Script:
             return
         self._known_batches.clear()
         entered.catch_up()
-        for batch in entered.batches():
-            self.handed_out += 1
-            yield batch
+        yield from entered.batches()
 
     def _stand_ins(self, run: ScriptRun) -> Iterator[Any]:
         return (run.stand_in() for _ in range(run.accumulation))
 
-    def enumerate(self, iterable: Iterable[Any], start: int = 0) -> Iterator[Tuple[int, Any]]:
-        """In place of enumerate() in the script: a worker that joins in the middle of an epoch counts its batches as the
-        others do, so that all do the same where the script asks for the number."""
-        handed_out = self.handed_out
-        for number, item in enumerate(iterable, start):
-            is_batch, handed_out = self.handed_out == handed_out + 1, self.handed_out
-            yield start + self.run.batch_in_epoch if is_batch and self.run is not None else number, item
+    # --- The model
+
+    def before_pass(self) -> None:
+        """A forward pass of the DDP model begins."""
+        if not torch.is_grad_enabled() or self.is_forwarding:
+            return
+        self._was_averaged = True
+        if self.run is None and self.is_initialized and self._optimizers():
+            self.run = self._make_own()
+        if self.run is not None and self._loader is None:
+            self.run.before_pass(self.model.require_backward_grad_sync)
 
     # --- What was found
 
@@ -176,22 +219,46 @@ class Script:
         return [optimizer for optimizer in self.found["optimizer"]
                 if any(id(parameter) in own for group in optimizer.param_groups for parameter in group["params"])]
 
-    def _make_run(self, loader: DataLoader, warm_up: Optional[Callable[[Any], Any]]) -> ScriptRun:
-        batch = _refuse_unknown_order(loader)
+    def _make_counted(self, loader: DataLoader, warm_up: Optional[Callable[[Any], Any]]) -> ScriptRun:
+        """Its samples are the run's: each counts once in an epoch."""
+        counted = _sampling.counted(loader)
+        run = self._make(counted.dataset, warm_up, batch=counted.batch, shuffle=counted.is_shuffled, drop_last=counted.drop_last,
+                         _order=counted.order, **_loader.options_of(loader))
+        self._say(run, f"each of {counted.size} samples counts once in an epoch, {counted.words}, in batches of {counted.batch} per "
+                       "worker")
+        return run
+
+    def _make_own(self) -> ScriptRun:
+        """Its data are its own."""
+        run = self._make(None, None, batch=1)
+        self._say(run, "not counted; each worker trains on what its script gives it")
+        return run
+
+    def _make(self, dataset: Any, warm_up: Optional[Callable[[Any], Any]], **options: Any) -> ScriptRun:
         optimizers = self._optimizers()
         state = {f"{kind}{number}": thing for kind in ("scheduler", "scaler", "average")
                  for number, thing in enumerate(thing for thing in self.found[kind] if _belongs(thing, optimizers))}
-        run = _elastic.elastic(self.model.module, optimizers, loader, epochs=MANY_EPOCHS, state={**state, **self.state},
-                               accumulation=self.accumulation, warm_up=warm_up, _kind=ScriptRun)
+        run = _elastic.elastic(self.model.module, optimizers, dataset, epochs=MANY_EPOCHS, state={**state, **self.state},
+                               accumulation=self.accumulation if dataset is not None else 1, warm_up=warm_up, _kind=ScriptRun,
+                               _session=self.session(), **options)
         assert isinstance(run, ScriptRun)
+        if self.progress is not None:
+            self.progress.exclude([self.model, *optimizers, *state.values(), run])
+            run.takeover = Takeover(run.session, self.progress, list(self.model.parameters()), run.extras)
         if self.finishes_at_exit:
             atexit.register(self._finish_at_exit)  # before the session's own end, which is registered already
-        if self.rank == 0:
-            data: Any = loader.dataset
-            names = [type(thing).__name__ for thing in [*optimizers, *state.values()]]
-            print(f"elastictrain: made elastic: {type(self.model.module).__name__}, {', '.join(names)}, a loader of "
-                  f"{len(data)} samples that asks for batches of {batch} per worker", flush=True)
         return run
+
+    def _say(self, run: ScriptRun, data: str) -> None:
+        """What is done with the script, once; `status` shows it too."""
+        makes = ", ".join(type(thing).__name__ for thing in [self.model.module, *run.trained_by])
+        joins = ("takes over the loops and variables of the others, and repeats nothing" if run.takeover is not None else
+                 "begins with the present epoch")
+        self.said = {"averaged": makes, "data": data, "new worker": joins}
+        if self.rank == 0 and not self.is_apart:
+            print(f"elastictrain: made elastic: {makes}; gradients are averaged over all workers", flush=True)
+            print(f"elastictrain: data: {data}", flush=True)
+            print(f"elastictrain: a new worker {joins}", flush=True)
 
     def finish(self) -> None:
         """The script is at its end: so are the data, for all workers."""
@@ -203,44 +270,51 @@ class Script:
                                "the model holds, is equal on all workers")
         if run is not None and run.is_started:
             run.stop()
+        elif self.model is not None and self._was_averaged and int(os.environ.get("WORLD_SIZE", "1")) > 1:
+            raise NeverAveraged("this script made backward passes through DistributedDataParallel whose gradients were never "
+                                "averaged: it has no torch.optim.Optimizer of the model's parameters. Each worker trained alone")
 
     def _finish_at_exit(self) -> None:
         if getattr(sys, "last_value", None) is not None:
             return
         try:
             self.finish()
-        except ElasticError:  # an exit handler's exception would leave the exit status at 0
+        except ElasticError as error:  # an exit handler's exception would leave the exit status at 0
             traceback.print_exc()
             sys.stdout.flush()
-            os._exit(1)
+            os._exit(NEVER_AVERAGED_STATUS if isinstance(error, NeverAveraged) else 1)
+
+
+class NeverAveraged(ElasticError):
+    """The workers of a run trained each for itself."""
+
+
+class Batches:
+    """The iterator of a loop over the training loader."""
+
+    def __init__(self, run: ScriptRun) -> None:
+        self._run, self._is_new = run, True
+
+    def __iter__(self) -> "Batches":
+        return self
+
+    def __next__(self) -> Any:
+        has_batch, batch = self._run.next_batch(self._is_new)
+        self._is_new = False
+        if not has_batch:
+            raise StopIteration
+        return batch
+
+    def progress_place(self) -> None:
+        """The run knows it."""
+
+    def set_progress_place(self, place: None) -> None:
+        """The run knows it."""
+        self._is_new = False
 
 
 def _number(variable: str) -> int:
     return int(os.environ.get(variable, "0"))
-
-
-def _refuse_unknown_order(loader: DataLoader) -> int:
-    """The loader's batch. Raises ElasticError where its samples have no indices, or an order that has a meaning."""
-    batch, _ = _loader.division_of(loader)
-    if isinstance(loader.dataset, IterableDataset) or batch is None:
-        raise ElasticError("this script's training data have no indices (an IterableDataset or an own batch sampler); "
-                           "elastictrain.torch counts samples by their index")
-    sampler = _sampler_of(loader)
-    if not isinstance(sampler, SHUFFLES) and type(sampler).__name__ not in SHUFFLES_BY_NAME:
-        raise ElasticError(f"this script's training data have an order of their own ({type(sampler).__name__}); "
-                           "elastictrain.torch shuffles, so that every sample counts once in an epoch")
-    return batch
-
-
-SHUFFLES = (RandomSampler, SequentialSampler, DistributedSampler)
-SHUFFLES_BY_NAME = ("SeedableRandomSampler",)  # of accelerate
-
-
-def _sampler_of(loader: DataLoader) -> Any:
-    sampler: Any = loader.batch_sampler
-    while hasattr(sampler, "batch_sampler"):
-        sampler = sampler.batch_sampler
-    return sampler.sampler if isinstance(sampler, BatchSampler) else sampler
 
 
 def _belongs(thing: Any, optimizers: List[Optimizer]) -> bool:

@@ -1,7 +1,7 @@
 """The model of a script that changes nothing: what takes the place of DistributedDataParallel."""
 
 import contextlib
-from typing import Any, Dict
+from typing import Any, Dict, Iterator
 
 import torch
 from torch import nn
@@ -21,12 +21,14 @@ class ElasticModel(nn.Module):
             raise ElasticError("this script gives DistributedDataParallel a process group of its own; only all workers "
                                "together can be made elastic")
         self.module = module
+        self.require_backward_grad_sync = True  # as in torch's: whether the gradients of the next pass are to be averaged
         self._known: Dict[Any, Any] = {}
         script.model = self
 
     def forward(self, *inputs: Any, **named: Any) -> Any:
         if script.is_forwarding:
             return self._known_output(inputs, named)
+        script.before_pass()
         return self.module(*inputs, **named)
 
     def _known_output(self, inputs: Any, named: Any) -> Any:
@@ -37,11 +39,16 @@ class ElasticModel(nn.Module):
                 self._known[key] = self.module(*inputs, **named)
         return _leaves(self._known[key])
 
-    def no_sync(self) -> Any:
-        """The passes of a step are counted, so that nothing needs to be switched off."""
-        if script.run is not None and script.run.accumulation == 1 and not script.is_forwarding:
+    @contextlib.contextmanager
+    def no_sync(self) -> Iterator[None]:
+        """The passes of a step are counted where its samples are, so that nothing needs to be switched off then."""
+        if script.counts_samples and script.run is not None and script.run.accumulation == 1 and not script.is_forwarding:
             raise ElasticError(ACCUMULATES)
-        return contextlib.nullcontext()
+        before, self.require_backward_grad_sync = self.require_backward_grad_sync, False
+        try:
+            yield
+        finally:
+            self.require_backward_grad_sync = before
 
     def join(self, *_: Any, **__: Any) -> Any:
         """Nothing to do: every sample counts once, and each worker takes part in each step."""

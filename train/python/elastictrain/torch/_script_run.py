@@ -2,25 +2,38 @@
 behind an update too.
 """
 
-from typing import Any, Iterator, List, Tuple
+from typing import Any, Iterator, List, Optional, Tuple
 
 import torch
 
 from . import _exchange
 from ._aside import Aside
 from ._run import ElasticRun
-from ..session import Batch
+from ._takeover import Takeover
+from .. import session as _session
+from ..errors import ElasticError
+from ..session import Batch, Change
 
 
 class ScriptRun(ElasticRun):
-    """Thread: the training thread."""
+    """Thread: the training thread.
+
+    With a `takeover`, a worker that comes later does not live through the past: it makes one pass before it is a member, and
+    takes over the progress of the others in its first step. Without one (an adapter of a framework) it begins with the present
+    epoch."""
 
     def __init__(self, *arguments: Any) -> None:
         super().__init__(*arguments)
+        self.takeover: Optional[Takeover] = None
         self._aside = Aside(self.session)
-        self._is_updated = False  # the open step's update was made
+        self._is_updated = False  # the open step's update was made, or left out
+        self._is_at_update = False  # the script has come to it
         self._settles = False  # the open step is committed for an exchange
+        self._stops = False  # this worker's script is at its end
+        data = arguments[4]
+        self._first_share, self._drops_last, self._least = data["batch"], data["drop_last"], data["min_local_samples"]
         for optimizer in self._optimizers:
+            optimizer.register_step_pre_hook(lambda *_: self.before_update())
             optimizer.register_step_post_hook(lambda *_: self.note_update())
 
     # --- Epochs and batches
@@ -37,6 +50,29 @@ class ScriptRun(ElasticRun):
         epoch = batch.epoch if batch is not None else 0
         return Epoch(self, epoch - 1 if self._late_epoch else epoch)
 
+    def next_batch(self, is_new_loop: bool) -> Tuple[bool, Any]:
+        """(whether the epoch has one, the batch). `is_new_loop`: of the script. It gets the last batch once more if it has left
+        the loop for which that was, and has not trained on it."""
+        if self.is_rehearsing():
+            return True, self.stand_in()
+        if is_new_loop and self._handed is not None and self._is_taken and not self._gradients.has_begun:
+            return True, self._handed[0]
+        batch = self._peek()
+        self._leave_if_asked()
+        if batch is None or batch.epoch != (batch.epoch if self.loop_epoch is None else self.loop_epoch):
+            self.loop_epoch = self._handed = None
+            if batch is not None:
+                self.session.phase("evaluation")  # what the script does between two epochs, until the next batch
+            return False, None
+        self.loop_epoch = batch.epoch
+        self._before_training()
+        data = self._take()
+        self._handed = (data,)
+        return True, data
+
+    _handed: Optional[Tuple[Any]] = None  # the last batch
+    loop_epoch: Optional[int] = None  # of the batches that the script's loop gets; None before its first one
+
     @property
     def batch_in_epoch(self) -> int:
         """The number of the batch that was taken last, from 0."""
@@ -51,11 +87,82 @@ class ScriptRun(ElasticRun):
         """That this epoch used, the open step included."""
         return self.samples_in_epoch + self.samples_of_step
 
+    def batches_of_epoch(self) -> int:
+        """That this worker gets in the present epoch, as the present shares divide what is left. Equal on all workers."""
+        batch = self._batch
+        step = batch.global_samples if batch is not None and batch.global_samples else self._first_share * self.world_size
+        is_open = batch is not None
+        left = max(0, self._size - self.samples_in_epoch - (self.samples_of_step if is_open else 0))
+        if self._drops_last:
+            steps = left // step
+        else:
+            steps = -(-(left - max(0, self._least - 1)) // step) if left else 0
+            steps = max(1, steps) if left else 0
+        return (self.steps_in_epoch + is_open + steps) * self.accumulation
+
+    @property
+    def extras(self) -> Tuple[Any, Any]:
+        """Reads and replaces what of a script's progress the run itself holds."""
+        def read() -> Any:
+            return {"loop_epoch": self.loop_epoch}
+
+        def write(values: Any) -> None:
+            self.loop_epoch = values["loop_epoch"]
+
+        return read, write
+
     @property
     def place(self) -> Tuple[int, int]:
         """(rank, world size) among the workers that run the script's code here."""
         aside = self._aside
         return (aside.rank, aside.world_size) if aside.is_open else (self.rank, self.world_size)
+
+    # --- A script whose data are its own
+
+    def before_pass(self, is_last: bool) -> None:
+        """A forward pass begins whose gradients count. `is_last`: they are to be averaged behind its backward pass; otherwise
+        they are added to those of the next pass."""
+        if not self.is_rehearsing():
+            self._open_pass()
+            self._gradients.active = is_last
+
+    def _open_pass(self) -> None:
+        if self._batch is not None and self._is_taken and not (self._gradients.reduced and self._is_updated):
+            if self._gradients.reduced:
+                self._gradients.again()
+            return
+        batch = self._peek()
+        self._leave_if_asked()
+        if batch is None:
+            return
+        self._before_training()
+        self._open_gradients(batch)
+        self._parts.clear()
+        self._is_taken = True
+        self.session.phase(None)
+
+    # --- Before it is a member
+
+    def is_rehearsing(self) -> bool:
+        """Asked when a pass begins: whether it is made before this worker takes part in a step. The pass after it joins."""
+        takeover = self.takeover
+        if takeover is None or (self._started and not takeover.is_rehearsing):
+            return False
+        if takeover.is_rehearsing and not takeover.has_rehearsed:
+            return True
+        if not takeover.is_rehearsing and takeover.comes_later():
+            return True
+        if not self._started:
+            self._start()
+            self._leave_if_asked()
+        takeover.join(self._is_newcomer)
+        return takeover.is_rehearsing
+
+    _is_newcomer = False  # the others trained before this worker was a member
+
+    def _changed(self, change: Change) -> None:
+        self._is_newcomer = change.joined_now and change.previous_world_size > 0
+        super()._changed(change)
 
     # --- Values of the script's own
 
@@ -83,7 +190,17 @@ class ScriptRun(ElasticRun):
         share = batch.local_samples / max(1, batch.global_samples)
         return own * 0 + float(total) * share * self.world_size if batch.local_samples else own
 
-    # --- Exchanges behind an update
+    # --- Updates, and exchanges behind them
+
+    def before_update(self) -> None:
+        """The script comes to its update: the point of a step at which progress passes from worker to worker."""
+        if self.takeover is None or self._is_at_update:
+            return
+        if self.takeover.is_rehearsing:
+            self.takeover.rehearse()
+        elif self._batch is not None:
+            self._is_at_update = True
+            self.takeover.at_update(self._batch.step, has_newcomers=self._aside.is_announced)
 
     def note_update(self) -> None:
         """The optimizer made its step, or a scaler left it out."""
@@ -98,21 +215,38 @@ class ScriptRun(ElasticRun):
         self._settles = False
         self._leave_if_asked()
         self.session.phase("evaluation")
-        self._aside.open()
+        if self.takeover is None:
+            self._aside.open()
 
     def _open(self) -> None:
         super()._open()
-        self._is_updated = False
+        self._is_updated = self._is_at_update = False
+        if self._batch is not None and self.takeover is not None and not self._follows and self._aside.is_announced:
+            self._aside.open()
 
     def _before_commit(self) -> None:
-        self._aside.announce(self.steps_in_epoch, self._settles)
+        follows = self._settles if self.takeover is None else "change" in self.session.boundary()
+        self._aside.announce(self.steps_in_epoch, follows)
 
     def _after_join(self, batch: Batch) -> None:
         self.steps_in_epoch = 0 if batch.first_of_epoch else self._aside.announced_steps()
-        self._aside.follow()
+        if self._is_newcomer:
+            self._aside.follow()
 
     def _before_training(self) -> None:
         self._aside.close()
+
+    # --- The end
+
+    def stop(self) -> None:
+        self._stops = True
+        super().stop()
+
+    def _end(self) -> None:
+        super()._end()
+        if self.outcome == _session.FINISHED and not self._stops and self.takeover is not None:
+            raise ElasticError(f"another worker's script has ended after step {int(self.session.committed_step)}, and this one goes "
+                               "on. All workers of a script end behind the same step")
 
 
 class Epoch:

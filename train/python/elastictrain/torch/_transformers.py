@@ -69,6 +69,9 @@ def _begin(original: Callable[..., Any], base: type) -> Callable[..., Any]:
         if trainer.args.num_train_epochs != epochs and trainer.args.max_steps <= 0:
             raise ElasticError("num_train_epochs must be a whole number; the run ends with an epoch")
         result = original(trainer, max_steps, steps, epochs, resume, trial)
+        if script.model is not None:
+            script.model.train()  # from_pretrained() returns a model for evaluations, and Trainer begins with a batch
+        script.progress = None
         script.accumulation = trainer.args.gradient_accumulation_steps
         progress = _Progress(trainer, epochs)
         script.state["trainer"] = progress
