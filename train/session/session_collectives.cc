@@ -1,6 +1,7 @@
 // A program's own collectives: in a step they are repeated with it after a loss; between two steps a loss ends them.
 #include <algorithm>
 #include <chrono>
+#include <cstring>
 #include <memory>
 #include <string>
 #include <utility>
@@ -61,17 +62,21 @@ void Session::Impl::reduce_values(void* data, std::size_t count, DataType type, 
         [=](comm::Communicator& others) { return session::reduce_values(others, all, type, operation); });
 }
 
+// The own block is kept like any input: the others' follow from it, also where a loss repeats the call among fewer ranks.
 void Session::Impl::all_gather(const void* data, std::size_t bytes, void* gathered) {
   lifecycle_.require(lifecycle_.started, "a collective before start(); call start() first");
   const auto all = bytes_at(gathered, session::bytes_of("all_gather()", bytes, view().world_size));
-  const auto mine = copy_of(data, bytes);
-  std::fill(all.begin(), all.end(), std::byte{0});
-  share("all_gather()", {}, [=](comm::Communicator& others) -> Status {
-    if (mine->empty()) return {};
-    std::vector<std::byte> received(mine->size() * others.world_size());
-    if (auto status = others.all_gather(*mine, received); !status) return status;
-    const auto end = std::copy_n(received.begin(), std::min(received.size(), all.size()), all.begin());
-    std::fill(end, all.end(), std::byte{0});
+  const auto mine = all.subspan(bytes * view().rank, bytes);
+  if (bytes != 0) std::memmove(mine.data(), data, bytes);
+  share("all_gather()", mine, [=](comm::Communicator& others) -> Status {
+    if (mine.empty()) return {};
+    const std::size_t size = mine.size() * others.world_size();
+    const bool fits = size <= all.size();
+    std::vector<std::byte> apart(fits ? 0 : size);
+    const Bytes room = fits ? all.first(size) : Bytes(apart);
+    if (auto status = others.all_gather(mine, room); !status) return status;
+    if (!fits) std::copy_n(room.begin(), all.size(), all.begin());
+    std::fill(all.begin() + static_cast<std::ptrdiff_t>(std::min(size, all.size())), all.end(), std::byte{0});
     return {};
   });
 }
