@@ -76,7 +76,7 @@ class Session:
         self._step_kept: List[Any] = []  # gradients of the open step
         self._callback: Any = None
         self._hooks: Any = None
-        self._raised: Optional[BaseException] = None  # by it
+        self._raised: Dict[int, BaseException] = {}  # by it, in which thread
         self.ends_at_once = False  # with status 0 once the program's own code has ended
         self._raise_for(self._library.et_session_create(ctypes.byref(self._handle)))
         # Processes that this one starts are no workers.
@@ -168,7 +168,7 @@ class Session:
             try:
                 callback(_change_of(pointer.contents))
             except BaseException as error:  # raised again by the call that called back
-                self._raised = error
+                self._raised[threading.get_ident()] = error
 
         self._callback = c.ChangeCallback(called)
         self._do("on_change", self._callback, None)
@@ -182,7 +182,7 @@ class Session:
                     if hook is not None:
                         hook()
                 except BaseException as error:  # raised again by the call that called back
-                    self._raised = error
+                    self._raised[threading.get_ident()] = error
             return called
 
         self._hooks = (c.BeforeStep(guarded(before)), c.AfterStep(guarded(after)))
@@ -291,6 +291,15 @@ class Session:
         self._step_kept += [value, gathered]
         self._do("all_gather", memory.address, memory.bytes, gathered)
         return gathered.raw
+
+    def all_gather_into(self, gathered: Any, value: Any) -> None:
+        """The same into memory of the caller's, which has room for the blocks of all workers. In a step it must stay valid
+        until commit_step(); `value` is read at once."""
+        memory, room = _memory.of(value), _memory.of(gathered)
+        if room.bytes != memory.bytes * self.world_size:
+            raise ValueError(f"{room.bytes} bytes have no room for {self.world_size} blocks of {memory.bytes}")
+        self._step_kept.append(gathered)
+        self._do("all_gather", memory.address, memory.bytes, room.address)
 
     def agree(self, value: Any) -> bool:
         """Whether all workers passed the same bytes; the same answer on all of them."""
@@ -508,7 +517,7 @@ class Session:
             raise ElasticError(f"{name}(): the session is closed" if os.getpid() == self._process else
                                f"{name}(): a child process cannot use its parent's session")
         status = getattr(self._library, f"et_{name}")(self._handle, *arguments)
-        raised, self._raised = self._raised, None
+        raised = self._raised.pop(threading.get_ident(), None)
         if raised is not None:
             raise raised
         self._raise_for(status)
