@@ -6,6 +6,7 @@
                             (raise), or one of its loader processes is killed (loader)
   ET_EVERYWHERE             the fault is one of all workers
   ET_WIDER                  worker 1's model is wider than the others'
+  ET_DETOUR                 its parameters are registered in another order than used, so that buckets get another layout
 """
 
 import os
@@ -21,6 +22,7 @@ from torch.utils.data import Dataset
 
 import elastictrain.torch
 from elastictrain import Session
+from elastictrain.torch import _gradients
 
 DIGITS = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "data", "optdigits", "optdigits")
 EPOCHS = int(os.environ.get("ET_EPOCHS", "8"))
@@ -85,8 +87,22 @@ def kill_in_wait():
     Session.wait_all_reduce = waiting
 
 
+class Detour(nn.Module):
+    def __init__(self):
+        super().__init__()
+        _gradients.FIRST_BUCKET_BYTES = _gradients.BUCKET_BYTES = 1 << 12
+        self.down, self.up, self.middle = (nn.Sequential(*[nn.Sequential(nn.Linear(64, 64), nn.ReLU()) for _ in range(2)])
+                                           for _ in range(3))
+        self.head = nn.Linear(64, 10)
+
+    def forward(self, x):
+        return self.head(self.up(self.middle(self.down(x.flatten(1)))))
+
+
 def make_model():
     torch.manual_seed(int(os.environ["ELASTICTRAIN_WORKER_ID"]))  # every worker another one; the first worker's counts
+    if "ET_DETOUR" in os.environ:
+        return Detour()
     width = 40 if IS_VICTIM and "ET_WIDER" in os.environ else 32
     return nn.Sequential(nn.Conv2d(1, width, 3, padding=1), nn.BatchNorm2d(width), nn.ReLU(), nn.MaxPool2d(2), nn.Flatten(),
                          nn.Dropout(0.2), nn.Linear(16 * width, 10))
@@ -141,5 +157,7 @@ if __name__ == "__main__":
         if run.outcome == "running":
             run.note("accuracy", evaluate())
             run.note("ahead", run.share_ahead)
+    if "ET_DETOUR" in os.environ:
+        print("layout", *[slot.number for bucket in run._gradients._buckets for slot in bucket.slots], flush=True)
     print(f"trained to step {run.step}, rate {optimizer.param_groups[0]['lr']:.6f}", flush=True)
     sys.exit(0)

@@ -69,6 +69,14 @@ class Changes(Case):
     def test_each_worker_may_import_torch_by_itself(self):
         self.changed(preload="none")
 
+    def test_workers_that_join_have_the_layout_of_the_others(self):
+        with torch_run(torch_job(), ET_EPOCHS=14, ET_DETOUR=1) as run:
+            go_through_changes(self, run)
+            layouts = re.findall(r"layout ([\d ]+)", run.text())
+            self.assertEqual(len(layouts), 3)
+            self.assertEqual(len(set(layouts)), 1)
+            self.assertNotEqual(layouts[0].split(), sorted(layouts[0].split(), key=int), "it is that of the registration")
+
     def test_with_loader_processes(self):
         notes = self.changed(ET_LOADERS=2)
         self.assertGreater(float(notes[-1]["value"]), 0.9, "batches are requested ahead, also around a change")

@@ -1,27 +1,32 @@
-"""Gradients in buckets of a fixed layout, reduced while the backward pass computes the next ones.
+"""Gradients in buckets of a layout that is equal on all workers, reduced while the backward pass computes the next ones.
 
-The layout follows from the model alone, so a joiner has it before its first step. A parameter's hook copies its gradient
-into the bucket and makes the bucket's memory its `.grad`. Buckets are reduced in the order of the layout on all workers,
-whatever the order in which gradients arrive.
+The layout follows from the model, and from the second step on from the order in which gradients arrived on the first worker, if
+that lets them leave earlier; a joiner has both before its first step. A parameter's hook copies its gradient into the bucket and
+makes the bucket's memory its `.grad`. Buckets are reduced in the order of the layout on all workers, whatever the order in which
+gradients arrive.
 """
 
-from typing import Any, Callable, Dict, List, Sequence, Tuple
+from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
 
 import torch
 
+from ._order import Order
 from ..session import Session
 
 BUCKET_BYTES = 25 << 20
 FIRST_BUCKET_BYTES = 1 << 20
+WORTH_A_LAYOUT = 0.02  # of the pass, by which buckets leave earlier on average
 
 
 class Slot:
     """One parameter's place in a bucket."""
 
-    def __init__(self, name: str, parameter: torch.Tensor, bucket: "Bucket") -> None:
-        self.name, self.parameter, self.bucket = name, parameter, bucket
+    def __init__(self, name: str, parameter: torch.Tensor, number: int) -> None:
+        self.name, self.parameter, self.number = name, parameter, number
+        self.bucket = Bucket()
         self.view = torch.empty(0)  # its part of the bucket, in the parameter's shape
         self.arrived = False
+        self.bytes = 4 * parameter.numel()  # as they are summed
 
 
 class Bucket:
@@ -31,6 +36,10 @@ class Bucket:
         self.slots: List[Slot] = []
         self.flat = torch.empty(0)
         self.missing = 0
+
+    def add(self, slot: Slot) -> None:
+        self.slots.append(slot)
+        slot.bucket = self
 
     def allocate(self) -> None:
         first = self.slots[0].parameter
@@ -52,8 +61,9 @@ class Gradients:
 
     def __init__(self, session: Session, passes: int, named: List[Tuple[str, torch.Tensor]]) -> None:
         self._session = session
-        self._buckets = _layout(named)
-        self._slots = [slot for bucket in self._buckets for slot in bucket.slots]
+        self._slots = _slots_of(named)
+        self._buckets = _layout(self._slots)
+        self._order = Order(session, len(self._slots))
         self._next = 0  # bucket to be submitted
         self._ending = False  # the end of this backward pass is awaited
         self._passes, self._pass, self._in_pass = passes, 0, False
@@ -74,10 +84,21 @@ class Gradients:
         """A new step; `weights` of the gradients of its passes."""
         self._weights, self._pass, self._in_pass = list(weights), 0, False
         self._next, self._ending, self.active, self.closed, self.reduced = 0, False, True, False, False
+        self._follow(self._order.begin())
         for bucket in self._buckets:
             bucket.missing = len(bucket.slots)
         for slot in self._slots:
             slot.arrived = False
+
+    def _follow(self, order: Optional[List[int]]) -> None:
+        """In new memory: `.grad`s may still be parts of the old, which is given back first if none is."""
+        arriving = [self._slots[number] for number in order or ()]
+        present = [bucket.slots for bucket in self._buckets]
+        if _delay(present, arriving) - _delay(_filled(arriving), arriving) > WORTH_A_LAYOUT:
+            self._buckets, present = [], []
+            for slot in arriving:
+                slot.view, slot.bucket = torch.empty(0), Bucket()
+            self._buckets = _layout(arriving)
 
     @property
     def count(self) -> int:
@@ -129,8 +150,10 @@ class Gradients:
             torch.autograd.Variable._execution_engine.queue_callback(self.end)
             self.at_first()
         self._take(slot)
-        slot.bucket.missing -= not slot.arrived
-        slot.arrived = True
+        if not slot.arrived:
+            slot.arrived = True
+            slot.bucket.missing -= 1
+            self._order.arrived(slot.number)
         self._submit_complete()
 
     def _weighted(self, gradient: torch.Tensor) -> torch.Tensor:
@@ -169,6 +192,7 @@ class Gradients:
         used = self.after_end()
         if used is not None:
             self._hand_out(used)
+            self._order.settle()
 
     def _take_missing(self, slots: List[Slot]) -> None:
         """Parameters that this pass did not use; earlier passes of the step may have."""
@@ -196,24 +220,54 @@ def _hook_of(gradients: Gradients, slot: Slot) -> Callable[[torch.Tensor], None]
     return lambda _: gradients.arrived(slot)
 
 
-def _layout(named: List[Tuple[str, torch.Tensor]]) -> List[Bucket]:
-    """In the reverse order of the parameters, which is about that of the backward pass. The first bucket is small, so that
-    the first sum starts early."""
-    buckets: List[Bucket] = []
-    filled: Dict[torch.dtype, Tuple[Bucket, int]] = {}  # of each type: the bucket that is being filled, its bytes as summed
-    for name, parameter in reversed(named):
+def _slots_of(named: List[Tuple[str, torch.Tensor]]) -> List[Slot]:
+    """In the reverse order of the parameters, which is about that of the backward pass."""
+    for name, parameter in named:
         _refuse(name, parameter)
-        size = 4 * parameter.numel()
-        limit = FIRST_BUCKET_BYTES if len(buckets) <= 1 else BUCKET_BYTES
-        bucket, held = filled.get(parameter.dtype, (None, 0))
-        if bucket is None or held + size > limit:
-            bucket, held = Bucket(), 0
-            buckets.append(bucket)
-        bucket.slots.append(Slot(name, parameter, bucket))
-        filled[parameter.dtype] = bucket, held + size
-    for bucket in buckets:
+    return [Slot(name, parameter, number) for number, (name, parameter) in enumerate(reversed(named))]
+
+
+def _layout(slots: Sequence[Slot]) -> List[Bucket]:
+    buckets = []
+    for parts in _filled(slots):
+        bucket = Bucket()
+        for slot in parts:
+            bucket.add(slot)
         bucket.allocate()
+        buckets.append(bucket)
     return buckets
+
+
+def _filled(slots: Sequence[Slot]) -> List[List[Slot]]:
+    """The content of each bucket, in the order in which they are begun. The first one is small, so that the first sum starts
+    early."""
+    buckets: List[List[Slot]] = []
+    filled: Dict[torch.dtype, Tuple[List[Slot], int]] = {}  # of each type: what is being filled, and its bytes as summed
+    for slot in slots:
+        limit = FIRST_BUCKET_BYTES if len(buckets) <= 1 else BUCKET_BYTES
+        parts, held = filled.get(slot.parameter.dtype, ([], 0))
+        if not parts or held + slot.bytes > limit:
+            parts, held = [], 0
+            buckets.append(parts)
+        parts.append(slot)
+        filled[slot.parameter.dtype] = parts, held + slot.bytes
+    return buckets
+
+
+def _delay(buckets: Sequence[Sequence[Slot]], arriving: Sequence[Slot]) -> float:
+    """By which share of all bytes the buckets leave later than theirs have arrived one by one, on average."""
+    arrived: Dict[int, int] = {}  # bytes, when a slot's has
+    total = 0
+    for slot in arriving:
+        total += slot.bytes
+        arrived[slot.number] = total
+    sent = left = waited = 0
+    for bucket in buckets if arriving else ():
+        size = sum(slot.bytes for slot in bucket)
+        sent += size
+        left = max(left, *(arrived[slot.number] for slot in bucket))
+        waited += size * (left - sent)
+    return waited / max(1, total) ** 2
 
 
 def _refuse(name: str, parameter: torch.Tensor) -> None:
