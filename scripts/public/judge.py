@@ -17,27 +17,38 @@ def _without_trials(rows, others):
     return next((rows[at:] for at in range(min(3, len(rows))) if rows[at]["hash"] in known), rows)
 
 
-class Story:
-    """The steps of a start, in the order of the run, from the records of its processes."""
+TOGETHER_S = 1.5  # between the ends of one step on two workers
 
-    def __init__(self, records):
+
+class Story:
+    """The steps of a start, in the order of the run, from the records of its processes.
+
+    `before`: the processes of a run that was stopped; the others continued it."""
+
+    def __init__(self, records, before=None):
         self.steps = []  # one entry a step: hash, probe, rates, losses, ranks
         self.problems, self.strangers = [], []
         self.last = {}  # process -> its last step
         self.ended = {pid for pid, rows in records.items() if any("end" in row for row in rows)}
         members = {pid: [row for row in rows if "n" in row] for pid, rows in records.items()}
         ordered = sorted(((pid, rows) for pid, rows in members.items() if rows), key=lambda one: one[1][0]["t"])
-        if len(ordered) > 1:
-            ordered[0] = ordered[0][0], _without_trials(ordered[0][1], ordered[1][1])
-        self._place(ordered)
+        parts = [[one for one in ordered if before is None or one[0] in before],
+                 [one for one in ordered if before is not None and one[0] not in before]]
+        self._place(parts[0])
+        self.steps_of_first_part = len(self.steps)
+        self._place(parts[1])
 
     def _place(self, members):
-        for pid, rows in members:
-            begin = self._beginning(rows)
+        if len(members) > 1:
+            members[0] = members[0][0], _without_trials(members[0][1], members[1][1])
+        for number, (pid, rows) in enumerate(members):
+            begin = self._beginning(rows, number == 0) or ((0, len(self.steps)) if number == 0 else None)
             if begin is None:
                 self.strangers.append((pid, rows))
                 continue
             skipped, at = begin
+            if number == 0:
+                del self.steps[at:]  # a run that continues from before its end
             for row in rows[skipped:]:
                 if at == len(self.steps):
                     self.steps.append({"hash": row["hash"], "probe": row["probe"], "rates": row["rates"], "losses": [],
@@ -55,13 +66,12 @@ class Story:
                 at += 1
             self.last[pid] = at
 
-    def _beginning(self, rows):
+    def _beginning(self, rows, is_first):
         """(own records to skip, step of the first one that counts). A newcomer's first records may be of no step."""
-        if not self.steps:
-            return 0, 0
         for skipped in range(min(len(rows), 400)):
             row = rows[skipped]
-            near = [at for at, step in enumerate(self.steps) if step["hash"] == row["hash"]]
+            near = [at for at, step in enumerate(self.steps)
+                    if step["hash"] == row["hash"] and (is_first or abs(step["t"] - row["t"]) < TOGETHER_S)]
             if near:
                 return skipped, min(near, key=lambda at: abs(self.steps[at]["t"] - row["t"]))
         return None
@@ -153,7 +163,7 @@ class Reference:
 
     def noise(self):
         spread = statistics.stdev(self.last_losses) if len(self.last_losses) > 1 else 0.0
-        return max(3 * spread, 0.15 * self.drop, 1e-6)
+        return max(3 * spread, 0.3 * self.drop, 0.02 * abs(self.last_losses[0]))
 
     def summary(self):
         return {"steps": self.steps, "last_losses": self.last_losses, "noise": self.noise(), "counters": self.counters,
@@ -170,8 +180,8 @@ def sentence(text):
 
 def judge(start, reference, mode, refusals=(), finished=None):
     """(verdict, details) of one start."""
-    case, records = start.case, start.records()
-    story = Story(records)
+    case, records = start.case, _without_passes_at_rate_zero(start.records(), reference.rates)
+    story = Story(records, start.pids_before)
     problems, details = [], {"command": " ".join(start.command), "status": start.status, "steps": len(story.steps),
                              "notes": start.notes + start.size_notes, "last_loss": story.last_loss()}
     if start.status != 0 and len(story.steps) <= 1:  # a worker makes one pass before it is a member
@@ -195,6 +205,14 @@ def judge(start, reference, mode, refusals=(), finished=None):
     return "elastic" if mode in ("resize", "kill", "resume") else "ok", details
 
 
+def _without_passes_at_rate_zero(records, expected):
+    """elastictrain makes a pass of its own before a worker is a member, with every rate at zero."""
+    def counts(row):
+        return row.get("n") != 0 or any(row["rates"]) or not expected[0]
+
+    return {pid: [row for row in rows if counts(row)] for pid, rows in records.items()}
+
+
 def _weights(story, is_resumed, reference):
     problems = list(story.problems)
     if not story.steps:
@@ -207,22 +225,29 @@ def _weights(story, is_resumed, reference):
 
 def _lengths(start, case, story, reference, mode):
     problems = []
-    if mode in ("torchrun", "elastictrain-torchrun", "torch"):
+    is_undisturbed = mode in ("torchrun", "elastictrain-torchrun", "torch")
+    if is_undisturbed or mode == "resume":
         if abs(len(story.steps) - reference.steps) > max(3, reference.steps // 50):
             problems.append(f"{len(story.steps)} steps, torchrun {reference.steps}")
-        different = [at for at, (own, other) in enumerate(zip(story.rates(), reference.rates))
-                     if abs(own - other) > 1e-6 * max(abs(own), abs(other))]
-        if different:
-            at = different[0]
-            problems.append(f"learning rate {story.rates()[at]:.6g} at step {at}, torchrun {reference.rates[at]:.6g}")
+    if is_undisturbed or mode == "resume" or case.rates == "steps":
+        problems += _rates(story.rates(), reference.rates, 3 if not is_undisturbed else 0 if reference.rates[0] else 1)
     if case.counter:
         problems += _counters(counters(case, start.text), reference.counters)
     if case.loss_varies:
         loss, expected = story.last_loss(), reference.last_losses[0]
-        allowed = reference.noise() * (1 if mode in ("torchrun", "elastictrain-torchrun", "torch") else 2)
+        allowed = reference.noise() * (1 if is_undisturbed else 2)
         if not abs(loss - expected) <= allowed:
             problems.append(f"loss {loss:.4f} at the end, torchrun {expected:.4f} (noise {allowed:.4f})")
     return problems
+
+
+def _rates(own, expected, shift):
+    """A step that is repeated or left out shifts those behind it."""
+    for at, rate in enumerate(own):
+        near = expected[max(0, at - shift):at + shift + 1]
+        if near and not any(abs(rate - one) <= 1e-6 * max(abs(rate), abs(one)) for one in near):
+            return [f"learning rate {rate:.6g} at step {at}, torchrun {expected[min(at, len(expected) - 1)]:.6g}"]
+    return []
 
 
 def _counters(own, expected):

@@ -98,7 +98,7 @@ class Start:
             self._make_folder()
         self.environment = self._environment(seed)
         self.process, self.status, self.text, self.notes = None, None, "", []
-        self.killed, self.size_notes = [], []
+        self.killed, self.size_notes, self.pids_before = [], [], None
         self.files = Files(self.folder, [*case.rewritten, *case.once])
 
     def _make_folder(self):
@@ -346,7 +346,7 @@ def stop_and_resume(start, expected_steps, has_finished_files):
     start.size_notes.append(f"stop: {start.client('stop', start.name, timeout_s=60)}")
     start.wait()
     start.files.look()
-    start.status_of_stop, start.pids_before = start.status, set(start.records())
+    start.pids_before = set(start.records())
     finished = {path: list(times) for path, times in start.files.writes.items()}
     start.pace(0)
     start.resume()
