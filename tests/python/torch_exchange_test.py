@@ -26,7 +26,7 @@ def exchanges(*values):
     def program(session):
         aside = Aside(session)
         aside.open()
-        got = [aside.gather(value) for value in values]
+        got = [aside.gather_bytes(value) for value in values]
         place = (aside.rank, aside.world_size)
         aside.close()
         return place, got, _exchange.gather(session, b"next")
@@ -44,7 +44,7 @@ def is_lost_behind(value):
     def program(session):
         aside = Aside(session)
         aside.open()
-        aside.gather(value)
+        aside.gather_bytes(value)
         raise Lost
     return program
 
@@ -82,10 +82,21 @@ class BehindAnUpdate(unittest.TestCase):
         values = [1e8, 1.0, -1e8]
 
         def program(session):
-            held = torch.tensor(values[session.rank])
-            _exchange.reduce_gathered(lambda part: _exchange.gather(session, part), held, "sum")
+            aside, held = Aside(session), torch.tensor(values[session.rank])
+            aside.open()
+            aside.reduce(held, "sum")
             return held
         self.assertEqual(len({float(held) for held in World().run(*[program] * 3)}), 1)
+
+    def test_where_nobody_can_have_joined_values_take_the_session_s_own_way(self):
+        def program(session):
+            aside, held = Aside(session), torch.tensor([session.rank + 1.0])
+            aside.open(may_be_joined=False)
+            aside.reduce(held, "sum")
+            aside.barrier()
+            aside.close()
+            return float(held), (aside.rank, aside.world_size), session.calls
+        self.assertEqual(World().run(*[program] * 2), [(3.0, (rank, 2), ["reduce_values", "barrier"]) for rank in range(2)])
 
 
 class Writer:

@@ -1,9 +1,16 @@
-"""Workers as threads that gather from each other, for tests of what they exchange. What a lost worker had is zeros, as in a
-step of a run."""
+"""Workers as threads that exchange values, for tests of what they exchange. What a lost worker had is missing, as in a step of
+a run: the blocks of the others come first, and the rest is zeros."""
 
+import ctypes
 import threading
 
+import torch
+
 DEADLINE_S = 20
+
+
+def _bytes_of(tensor):
+    return ctypes.string_at(tensor.data_ptr(), tensor.numel() * tensor.element_size())
 
 
 class Lost(Exception):
@@ -58,7 +65,8 @@ class World:
         sizes = {len(part) for part in self._arrived.values()}
         if len(sizes) != 1:
             return self._fail(AssertionError(f"the workers are at different exchanges: {self._arrived}"))
-        self._gathered = b"".join(self._arrived.get(rank, bytes(max(sizes))) for rank in range(self._size))
+        self._gathered = b"".join(part for _, part in sorted(self._arrived.items())).ljust(self._size * max(sizes), b"\0")
+        self.present = len(self._arrived)
         self._arrived, self._round = {}, self._round + 1
         self._changed.notify_all()
 
@@ -74,13 +82,38 @@ class World:
 
 
 class Session:
-    """What an exchange uses of a session."""
+    """What an exchange uses of a session. `calls`: those of collectives, by name."""
 
     def __init__(self, world, rank, world_size):
         self._world, self.rank, self.world_size = world, rank, world_size
+        self.committed_step, self.calls = 0, []
 
     def all_gather(self, value):
         return self._world.all_gather(self.rank, value)
+
+    def all_gather_into(self, gathered, value):
+        self.calls.append("all_gather_into")
+        ctypes.memmove(gathered.data_ptr(), self.all_gather(_bytes_of(value)), gathered.numel())
+
+    def reduce_values(self, values, operation):
+        self.calls.append("reduce_values")
+        parts = self._tensors_like(values)
+        values.copy_({"sum": lambda: sum(parts), "max": lambda: torch.stack(parts).amax(0)}[operation]())
+
+    def broadcast_from(self, values, root):
+        self.calls.append("broadcast_from")
+        values.copy_(self._tensors_like(values)[root])
+
+    def barrier(self):
+        self.calls.append("barrier")
+        self.all_gather(b"barrier")
+
+    def _tensors_like(self, values):
+        """Of the workers that are left."""
+        own = _bytes_of(values)
+        left = self._world.all_gather(self.rank, own)[:len(own) * self._world.present]
+        return [torch.frombuffer(bytearray(left[begin:begin + len(own)]), dtype=values.dtype).reshape(values.shape)
+                for begin in range(0, len(left), len(own))]
 
     def share_early(self, name, value):
         """Counts from the commit of its step on, which no worker here makes."""

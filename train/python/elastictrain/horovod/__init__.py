@@ -28,7 +28,8 @@ def init(*_: Any, **__: Any) -> None:
         return
     _patches.install()
     _patches.find("loader", DataLoader)
-    script.is_initialized = script.finishes_at_exit = True
+    _collectives.init_process_group()
+    script.finishes_at_exit = True
 
 
 def shutdown() -> None:
@@ -81,7 +82,7 @@ def allreduce(tensor: torch.Tensor, average: Optional[bool] = None, name: Option
 def allreduce_(tensor: torch.Tensor, average: Optional[bool] = None, name: Optional[str] = None, compression: Any = None,
                op: Optional[str] = None, **_: Any) -> torch.Tensor:
     """The same in place."""
-    _collectives.all_reduce(tensor, _collectives.operation_of(op or (Sum if average is False else Average)))
+    torch.distributed.all_reduce(tensor, _collectives.operation_of(op or (Sum if average is False else Average)))
     return tensor
 
 
@@ -91,18 +92,18 @@ def allgather(tensor: torch.Tensor, name: Optional[str] = None, **_: Any) -> tor
 
 
 def allgather_object(value: Any, name: Optional[str] = None, **_: Any) -> List[Any]:
-    values = [value]
-    _collectives.all_gather_object(values, value)
+    values = [None] * size()
+    torch.distributed.all_gather_object(values, value)
     return values
 
 
 def broadcast(tensor: torch.Tensor, root_rank: int = 0, name: Optional[str] = None, **_: Any) -> torch.Tensor:
     values = tensor.detach().clone()
-    _collectives.broadcast(values, root_rank)
+    torch.distributed.broadcast(values, root_rank)
     return values
 
 
 def broadcast_object(value: Any, root_rank: int = 0, name: Optional[str] = None, **_: Any) -> Any:
     values = [value]
-    _collectives.broadcast_object_list(values, root_rank)
+    torch.distributed.broadcast_object_list(values, root_rank)
     return values[0]

@@ -32,7 +32,8 @@ class ElasticStrategy(Strategy):
         super().__init__(accelerator=accelerator, checkpoint_io=checkpoint_io, precision_plugin=precision_plugin)
         if not script.is_initialized:
             _patches.install()
-            script.is_initialized = script.finishes_at_exit = True
+            _collectives.init_process_group()
+            script.finishes_at_exit = True
         self._trainer: Any = None
         self._follow(script.rank)
 
@@ -108,13 +109,14 @@ class ElasticStrategy(Strategy):
         return script.run is not None and script.run.is_started
 
     def barrier(self, *args: Any, **kwargs: Any) -> None:
-        _collectives.barrier()
+        if self._has_others():
+            torch.distributed.barrier()
 
     def broadcast(self, obj: Any, src: int = 0) -> Any:
         if not self._has_others():
             return obj
         held = [obj]
-        _collectives.broadcast_object_list(held, src)
+        torch.distributed.broadcast_object_list(held, src)
         return held[0]
 
     def reduce(self, tensor: Any, group: Optional[Any] = None, reduce_op: Any = "mean") -> Any:
@@ -123,14 +125,14 @@ class ElasticStrategy(Strategy):
         name = str(reduce_op).lower().rsplit(".", 1)[-1]
         name = "mean" if name == "avg" else name
         values = tensor.double() if name == "mean" and not tensor.is_floating_point() else tensor.clone()
-        _collectives.all_reduce(values, _collectives.operation_of(name))
+        torch.distributed.all_reduce(values, _collectives.operation_of(name))
         return values
 
     def all_gather(self, tensor: torch.Tensor, group: Optional[Any] = None, sync_grads: bool = False) -> torch.Tensor:
         if not self._has_others():
             return tensor.unsqueeze(0)
         parts = [torch.empty_like(tensor) for _ in range(self.world_size)]
-        _collectives.all_gather(parts, tensor)
+        torch.distributed.all_gather(parts, tensor)
         return torch.stack(parts)
 
     def reduce_boolean_decision(self, decision: bool, all: bool = True) -> bool:

@@ -117,8 +117,7 @@ def _change_operations(module: Any) -> None:
         own: List[Any] = []
         module.recursively_apply(lambda tensor: own.append(tensor.detach().cpu().contiguous()), data, error_on_other_type=True)
         own = [tensor[None] if tensor.ndim == 0 else tensor for tensor in own]
-        gather = _collectives.gatherer("all_gather")
-        parts = [own] if gather is None else _exchange.gather_objects(gather, own)
+        parts = _exchange.gather_objects(_collectives.gatherer("all_gather"), own)
         gathered = (torch.cat(tensors) for tensors in zip(*parts))
         return module.recursively_apply(lambda tensor: next(gathered).to(tensor.device), data)
 

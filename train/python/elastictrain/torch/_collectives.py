@@ -1,126 +1,284 @@
-"""torch.distributed for a script that changes nothing: figures that follow the membership, and collectives over the session.
+"""torch.distributed for a script that changes nothing: its process group is that of the run, its functions are torch's own.
 
-In epochs through which a new worker only passes, collectives return its own values.
+What the group cannot be is refused by the name that the script used. In epochs through which a new worker only passes,
+collectives return its own values.
 """
 
-from typing import Any, Callable, Dict, List, Optional
+import functools
+import inspect
+import sys
+import threading
+from datetime import timedelta
+from typing import Any, Callable, Dict, List, Optional, Tuple
 
 import torch
-from torch.distributed import ReduceOp
+from torch import distributed
+from torch.distributed import Backend, HashStore, ReduceOp
+from torch.distributed.distributed_c10d import GroupMember, _world
 
 from . import _exchange
+from ._group import BETWEEN_TWO, NAME, ElasticGroup, LiveRanks, refusal
+from ._group_board import TIMEOUT_S, Board
+from ._imports import after_import
 from ._script import script
 from ..errors import ElasticError
 
-_NAMES = {ReduceOp.SUM: "sum", ReduceOp.AVG: "mean", ReduceOp.MAX: "max", ReduceOp.MIN: "min", ReduceOp.PRODUCT: "product"}
+PARTS = ("as FSDP, pipelines and process groups of parts of the workers do; elastictrain.torch makes scripts elastic that average "
+         "gradients over all workers")
+_OPERATIONS = {"sum": ReduceOp.SUM, "mean": ReduceOp.AVG, "max": ReduceOp.MAX, "min": ReduceOp.MIN, "product": ReduceOp.PRODUCT}
+_own: Dict[str, Callable[..., Any]] = {}  # torch's own functions, by name
+_timeout_s = TIMEOUT_S
+_board: Optional[Board] = None
 
 
-class Done:
-    """The handle of an asynchronous collective, which is complete."""
+# --- Who takes part
 
-    def wait(self, *_: Any) -> bool:
-        return True
+def place() -> Tuple[int, int]:
+    """Rank and world size at present."""
+    if script.is_apart or (script.run is not None and script.run.is_started):
+        return script.rank, script.world_size
+    held = _before_training()
+    return held.rank, held.world_size
 
-    def is_completed(self) -> bool:
-        return True
 
-
-def gatherer(what: str) -> Optional[_exchange.Gather]:
-    """Gathers bytes of all workers; None where only this worker's own values count. Raises ElasticError before the training
-    begins."""
+def plane(what: str) -> Any:
+    """The workers with which a collective of this name is made now; see _exchange.Plane."""
+    thread = threading.current_thread()
+    if thread is not threading.main_thread() and thread.ident != script.thread and type(thread).__name__ != "_DummyThread":
+        raise ElasticError(f"torch.distributed.{what}() in the thread {thread.name!r}: collectives of a run are made in one order, "
+                           "by the thread that trains. Make it there")
     if script.is_apart:
-        return None
-    if script.run is None or not script.run.is_started:
-        raise ElasticError(f"torch.distributed.{what}() before the first batch of training: a worker that joins later would not "
-                           "take part. Move it behind the first batch, or let every worker compute the value")
-    return script.run.gather
+        return _exchange.Alone(script.rank, script.world_size)
+    run = script.run
+    return run.plane() if run is not None and run.is_started else _before_training()
+
+
+def _before_training() -> Board:
+    global _board
+    if _board is None:
+        _board = Board(script.session(), script.rank, script.world_size, _timeout_s)
+    return _board
+
+
+def gatherer(what: str) -> _exchange.Gather:
+    """Gathers bytes of all workers."""
+    gather: _exchange.Gather = plane(what).gather_bytes
+    return gather
 
 
 def operation_of(name: str) -> Any:
-    return next(operation for operation, known in _NAMES.items() if known == name)
+    return _OPERATIONS[name]
 
 
-def init_process_group(*_: Any, **__: Any) -> None:
+# --- The group
+
+def init_process_group(backend: Any = None, init_method: Any = None, timeout: Optional[timedelta] = None, *_: Any,
+                       **__: Any) -> None:
+    """As torch's; how the workers find each other is the run's."""
+    global _timeout_s
+    if timeout is not None:
+        _timeout_s = timeout.total_seconds()
+    rank, world_size = place()
+    hook = sys.excepthook  # torch's would print the rank of now for ever
+    _own["init_process_group"](backend=NAME, store=HashStore(), rank=rank, world_size=max(world_size, rank + 1))
+    sys.excepthook = hook
+    _adopt(distributed.group.WORLD)
     script.is_initialized = True
 
 
-def destroy_process_group(*_: Any, **__: Any) -> None:
+def _make(*_: Any) -> ElasticGroup:
+    return ElasticGroup(place, plane)
+
+
+def _adopt(group: Any) -> None:
+    """What torch keeps of a group, as scripts know it: the ranks of the moment, and a name that they compare with."""
+    _world.pg_map[group] = ("gloo", _world.pg_map[group][1])
+    _world.pg_backend_config[group] = "cpu:gloo,cuda:gloo"
+    _world.pg_group_ranks[group] = LiveRanks(group)  # type: ignore[assignment]
+    group.is_registered = True
+
+
+def destroy_process_group(group: Any = None) -> None:
+    if group is not None and group is not GroupMember.WORLD:
+        return _own["destroy_process_group"](group)
     script.finish()
+    if GroupMember.WORLD is not None:
+        _own["destroy_process_group"]()
 
 
-def barrier(*_: Any, async_op: bool = False, **__: Any) -> Optional[Done]:
-    """Before the training begins nothing waits: workers join when they are ready."""
-    if script.run is not None and script.run.is_started and not script.is_apart:
-        script.run.gather(b"")
-    return Done() if async_op else None
+def new_group(ranks: Optional[List[int]] = None, timeout: Any = None, backend: Any = None, *_: Any, **named: Any) -> Any:
+    """Of all workers, as many as there are at any time."""
+    if ranks is not None and sorted(ranks) != list(range(place()[1])):
+        raise refused("new_group", PARTS)
+    group = _own["new_group"](timeout=timeout, backend=NAME, **{key: named[key] for key in ("group_desc",) if key in named})
+    _adopt(group)
+    return group
 
 
-def all_reduce(tensor: torch.Tensor, op: Any = ReduceOp.SUM, group: Any = None, async_op: bool = False) -> Optional[Done]:
-    is_shared = gatherer("all_reduce") is not None
-    operation = next((name for known, name in _NAMES.items() if known == op), None)
-    if operation is None:
-        raise ElasticError(f"torch.distributed.all_reduce() with {op}; possible are {', '.join(_NAMES.values())}")
-    if is_shared and script.run is not None:
-        script.run.reduce_anywhere(tensor, operation)
-    return Done() if async_op else None
+# --- Checkpoints that are written in the background
+
+_apart: List[Tuple[Any, Board]] = []
+_apart_at = (-1, -1, 0)  # generation, step, and how many groups were made there
+KEPT_APART = 3
 
 
-def reduce(tensor: torch.Tensor, dst: int = 0, op: Any = ReduceOp.SUM, group: Any = None,
-           async_op: bool = False) -> Optional[Done]:
-    return all_reduce(tensor, op, group, async_op)
+def _saves_apart(module: Any) -> None:
+    original = module.async_save
+    signature = inspect.signature(original)
+
+    @functools.wraps(original)
+    def async_save(*arguments: Any, **named: Any) -> Any:
+        bound = signature.bind(*arguments, **named)
+        if isinstance(_group(bound.arguments.get("process_group")), ElasticGroup):
+            bound.arguments["process_group"] = _group_apart()
+        return original(*bound.args, **bound.kwargs)
+
+    module.async_save = async_save
 
 
-def broadcast(tensor: torch.Tensor, src: int = 0, group: Any = None, async_op: bool = False) -> Optional[Done]:
-    gather = gatherer("broadcast")
-    if gather is not None:
-        with torch.no_grad():
-            tensor.copy_(_exchange.gather_tensors(gather, tensor)[src])
-    return Done() if async_op else None
+def _group_apart() -> Any:
+    """A group of the workers of now for a thread of its own, which talks over the board: the training goes on meanwhile. Where
+    one of them is lost, the others' wait ends with its time."""
+    global _apart_at
+    plane("async_save")
+    session, (rank, world_size) = script.session(), place()
+    where = (int(session.generation), int(session.committed_step))
+    _apart_at = (*where, _apart_at[2] + 1 if _apart_at[:2] == where else 0)
+    board = Board(session, rank, world_size, _timeout_s, apart=".".join(map(str, _apart_at)))
+    group = ElasticGroup(lambda: (rank, world_size), lambda what: board)
+    group.setGroupName(f"apart.{'.'.join(map(str, _apart_at))}")
+    _world.pg_names[group] = group.group_name  # type: ignore[index]
+    _world.pg_map[group] = ("gloo", HashStore())
+    _adopt(group)
+    _apart.append((group, board))
+    while len(_apart) > KEPT_APART:
+        _forget(*_apart.pop(0))
+    return group
 
 
-def all_gather(tensor_list: List[torch.Tensor], tensor: torch.Tensor, group: Any = None,
-               async_op: bool = False) -> Optional[Done]:
-    """What a worker had that is lost meanwhile is left out: the list is shorter then."""
-    gather = gatherer("all_gather")
-    parts = _exchange.gather_tensors(gather, tensor) if gather is not None else [tensor] * len(tensor_list)
-    for target, part in zip(tensor_list, parts):
-        target.copy_(part)
-    del tensor_list[len(parts):]
-    return Done() if async_op else None
+def _forget(group: Any, board: Board) -> None:
+    for known in (_world.pg_names, _world.pg_map, _world.pg_backend_config, _world.pg_group_ranks):
+        known.pop(group, None)
+    board.forget()
 
 
-def all_gather_into_tensor(output: torch.Tensor, tensor: torch.Tensor, group: Any = None,
-                           async_op: bool = False) -> Optional[Done]:
-    gather = gatherer("all_gather_into_tensor")
-    parts = _exchange.gather_tensors(gather, tensor) if gather is not None else [tensor] * script.world_size
-    output.copy_(torch.cat(parts).reshape(output.shape))
-    return Done() if async_op else None
+# --- Lists of as many values as there are workers; without what a worker had that is lost meanwhile
+
+def _shortens(name: str, held: str) -> Callable[..., Any]:
+    original = _own[name]
+    signature = inspect.signature(original)
+
+    @functools.wraps(original)
+    def call(*arguments: Any, **named: Any) -> Any:
+        bound = signature.bind(*arguments, **named).arguments
+        group = _group(bound.get("group"))
+        if isinstance(group, ElasticGroup):
+            group.lost = []
+        result = original(*arguments, **named)
+        values = bound.get(held)
+        for rank in reversed(group.lost if isinstance(group, ElasticGroup) and values else []):
+            del values[rank]
+        return result
+
+    return call
 
 
-def all_gather_object(object_list: List[Any], value: Any, group: Any = None) -> None:
-    gather = gatherer("all_gather_object")
-    object_list[:] = _exchange.gather_objects(gather, value) if gather is not None else [value] * len(object_list)
+def _group(group: Any) -> Any:
+    return GroupMember.WORLD if group is None else group
 
 
-def gather_object(value: Any, object_gather_list: Optional[List[Any]] = None, dst: int = 0, group: Any = None) -> None:
-    gather = gatherer("gather_object")
+def all_gather_object(object_list: List[Any], obj: Any, group: Any = None) -> None:
+    _require_group(group, "all_gather_object")
+    chosen = _group(group).plane_of("all_gather_object")
+    object_list[:chosen.world_size] = _exchange.gather_objects(chosen.gather_bytes, obj)
+
+
+def gather_object(obj: Any, object_gather_list: Optional[List[Any]] = None, dst: Optional[int] = None, group: Any = None,
+                  group_dst: Optional[int] = None) -> None:
+    _require_group(group, "gather_object")
+    chosen = _group(group).plane_of("gather_object")
+    to = group_dst if group_dst is not None else dst or 0
+    if (object_gather_list is not None) != (chosen.rank == to):
+        raise ValueError("Argument ``object_gather_list`` must be specified on destination rank." if chosen.rank == to else
+                         "Argument ``object_gather_list`` must NOT be specified on non-destination ranks.")
+    values = _exchange.gather_objects(chosen.gather_bytes, obj)
     if object_gather_list is not None:
-        object_gather_list[:] = _exchange.gather_objects(gather, value) if gather is not None else [value]
-    elif gather is not None:
-        _exchange.gather_objects(gather, value)
+        object_gather_list[:chosen.world_size] = values
 
 
-def broadcast_object_list(object_list: List[Any], src: int = 0, group: Any = None, device: Any = None) -> None:
-    gather = gatherer("broadcast_object_list")
-    if gather is not None:
-        object_list[:] = _exchange.gather_objects(gather, list(object_list))[src]
+def _require_group(group: Any, what: str) -> None:
+    if _group(group) is None:
+        raise ValueError(f"torch.distributed.{what}(): the default process group has not been initialized; call "
+                         "torch.distributed.init_process_group() first")
 
 
-FUNCTIONS: Dict[str, Callable[..., Any]] = {
-    "init_process_group": init_process_group, "destroy_process_group": destroy_process_group, "barrier": barrier,
-    "all_reduce": all_reduce, "reduce": reduce, "broadcast": broadcast, "all_gather": all_gather,
-    "all_gather_into_tensor": all_gather_into_tensor, "all_gather_object": all_gather_object,
-    "broadcast_object_list": broadcast_object_list, "gather_object": gather_object,
-    "is_initialized": lambda: script.is_initialized,
-    "is_available": lambda: True, "get_rank": lambda group=None: script.rank,
-    "get_world_size": lambda group=None: script.world_size, "get_backend": lambda group=None: "gloo"}
+# --- What is refused
+
+def refused(name: str, why: str) -> ElasticError:
+    return ElasticError(f"this script needs torch.distributed.{name}(), {why}")
+
+
+def refusal_of_parts(name: str) -> Callable[..., Any]:
+    def refuse(*_: Any, **__: Any) -> Any:
+        raise refused(name, PARTS)
+    return refuse
+
+
+def _refusal_of_messages(name: str) -> Callable[..., Any]:
+    def refuse(*_: Any, **__: Any) -> Any:
+        raise refusal(name, BETWEEN_TWO)
+    return refuse
+
+
+_BETWEEN_TWO = ("send", "recv", "isend", "irecv", "batch_isend_irecv", "send_object_list", "recv_object_list")
+_OF_PARTS = ("new_subgroups", "new_subgroups_by_enumeration", "split_group", "shrink_group", "init_device_mesh")
+_SHARDED = ("which divides the optimizer's state among the workers: what one of them holds would be lost with it. Use the optimizer "
+            "itself, whose state every worker holds")
+_SHARDING = ("torch.distributed.fsdp._fully_shard._fully_shard", "torch.distributed.fsdp._fully_shard", "torch.distributed.fsdp",
+             "torch.distributed._composable.fsdp.fully_shard", "torch.distributed._composable.fsdp")
+_OPTIMIZERS = {
+    "zero_redundancy_optimizer.ZeroRedundancyOptimizer": _SHARDED,
+    "post_localSGD_optimizer.PostLocalSGDOptimizer": "which averages models now and then: set synchronization.strategy = "
+                                                     "\"averaging\" of the configuration instead"}
+
+
+def _refuse_optimizer(name: str, why: str) -> Callable[[Any], None]:
+    def change(module: Any) -> None:
+        def refuse(*_: Any, **__: Any) -> None:
+            raise ElasticError(f"this script needs torch.distributed.optim.{name}, {why}")
+        getattr(module, name).__init__ = refuse
+    return change
+
+
+def _refuse_sharding(module: Any) -> None:
+    if callable(getattr(module, "fully_shard", None)):  # in older versions the name is also that of a module
+        module.fully_shard = refusal_of_parts("fsdp.fully_shard")
+
+
+# --- Installation
+
+def install() -> None:
+    """Once, before the script is run."""
+    Backend.register_backend(NAME, _make, devices=["cpu", "cuda"])
+    for name in ("init_process_group", "destroy_process_group", "new_group", "all_gather", "gather"):
+        _own[name] = getattr(distributed, name)
+    for function in (init_process_group, destroy_process_group, new_group, all_gather_object, gather_object):
+        _set(function.__name__, functools.wraps(getattr(distributed, function.__name__))(function))
+    _set("all_gather", _shortens("all_gather", "tensor_list"))
+    _set("gather", _shortens("gather", "gather_list"))
+    for name in _BETWEEN_TWO:
+        _set(name, _refusal_of_messages(name))
+    for name in _OF_PARTS:
+        _set(name, refusal_of_parts(name))
+    for path, why in _OPTIMIZERS.items():
+        module, _, name = path.partition(".")
+        after_import(f"torch.distributed.optim.{module}", _refuse_optimizer(name, why))
+    after_import("torch.distributed.checkpoint.state_dict_saver", _saves_apart)
+    for module in _SHARDING:
+        after_import(module, _refuse_sharding)
+
+
+def _set(name: str, function: Callable[..., Any]) -> None:
+    for module in (distributed, distributed.distributed_c10d):
+        if hasattr(module, name):
+            setattr(module, name, function)

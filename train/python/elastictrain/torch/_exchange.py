@@ -4,16 +4,18 @@ meanwhile had is left out.
 
 import ctypes
 import io
-from typing import Any, Callable, Dict, List, Optional
+from typing import Any, Callable, Dict, List, Optional, Sequence
 
 import torch
 
-from ..session import OPERATIONS, Session
+from ..errors import ElasticError
+from ..session import OPERATIONS, TYPES, Session
 
 PRESENT = 1  # the first byte of each part; those of a lost worker are zeros
 LENGTH_BYTES = 8
 _save = torch.save  # not one that a script replaces
 Gather = Callable[[bytes], List[bytes]]
+Rows = List[Optional[torch.Tensor]]  # by rank; None: what a worker had that is lost
 
 
 def gather(session: Session, part: Optional[bytes]) -> List[bytes]:
@@ -22,13 +24,13 @@ def gather(session: Session, part: Optional[bytes]) -> List[bytes]:
     sizes = session.all_gather(bytearray(len(own).to_bytes(LENGTH_BYTES, "little")))
     room = max(1, *(int.from_bytes(sizes[i:i + LENGTH_BYTES], "little") for i in range(0, len(sizes), LENGTH_BYTES)))
     gathered = session.all_gather((ctypes.c_char * room).from_buffer_copy(own.ljust(room, b"\0")))
-    rows = [gathered[begin:begin + room] for begin in range(0, len(gathered), room)]
-    return [_content(row) for row in rows if row[:1] == bytes([PRESENT])]
+    rows = [memoryview(gathered)[begin:begin + room] for begin in range(0, len(gathered), room)]
+    return [_content(row) for row in rows if row[0] == PRESENT]
 
 
-def _content(row: bytes) -> bytes:
+def _content(row: memoryview) -> bytes:
     begin = 1 + LENGTH_BYTES
-    return row[begin:begin + int.from_bytes(row[1:begin], "little")]
+    return bytes(row[begin:begin + int.from_bytes(row[1:begin], "little")])
 
 
 def gather_objects(gather: Gather, value: Any) -> List[Any]:
@@ -38,36 +40,170 @@ def gather_objects(gather: Gather, value: Any) -> List[Any]:
     return [torch.load(io.BytesIO(part), weights_only=False) for part in gather(file.getvalue())]
 
 
+def bytes_of(tensor: torch.Tensor) -> bytes:
+    """Of a contiguous tensor on the CPU."""
+    return ctypes.string_at(tensor.data_ptr(), tensor.numel() * tensor.element_size()) if tensor.numel() else b""
+
+
 def gather_tensors(gather: Gather, tensor: torch.Tensor) -> List[torch.Tensor]:
     """Tensors of one type, on the CPU; their first dimensions may differ."""
     own = tensor.detach().cpu().contiguous()
-    raw = bytes(own.reshape(-1).view(torch.uint8).tolist()) if own.numel() else b""
     shape = (-1, *own.shape[1:]) if own.dim() else ()
     empty = own[:0] if own.dim() else own
     return [torch.frombuffer(bytearray(part), dtype=own.dtype).reshape(shape) if part else empty.clone()
-            for part in gather(raw)]
+            for part in gather(bytes_of(own))]
 
 
 def reduce(session: Session, tensor: torch.Tensor, operation: str) -> None:
     """In place, by "sum", "mean", "max", "min" or "product"."""
-    if operation == "mean":
-        reduce_gathered(lambda part: gather(session, part), tensor, operation)
-    elif operation in OPERATIONS:
-        values = tensor.detach().cpu().clone().contiguous()
-        session.reduce_values(values, operation)
-        with torch.no_grad():
-            tensor.copy_(values)
-    else:
+    if operation not in ("mean", *OPERATIONS):
         raise ValueError(f"values can be reduced by mean, {', '.join(OPERATIONS)}, not by {operation!r}")
-
-
-def reduce_gathered(gather: Gather, tensor: torch.Tensor, operation: str) -> None:
-    """The same over the parts that a gather returns, in one order on all workers."""
-    parts = torch.stack(gather_tensors(gather, tensor))
+    values = tensor.detach().cpu().clone().contiguous()
+    Plane(session).reduce(values, operation)
     with torch.no_grad():
-        tensor.copy_(_COMBINED[operation](parts))
+        tensor.copy_(values)
 
 
-_COMBINED: Dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
+def fold(parts: Sequence[torch.Tensor], operation: str) -> torch.Tensor:
+    """Values of all workers in one order, so that all have the same bits."""
+    stacked = torch.stack(list(parts))
+    if operation == "mean" and not (stacked.is_floating_point() or stacked.is_complex()):
+        return torch.div(stacked.sum(0), len(parts), rounding_mode="trunc").to(stacked.dtype)
+    if operation in _BITWISE:
+        result = stacked[0].clone()
+        for part in stacked[1:]:
+            result = _BITWISE[operation](result, part)
+        return result
+    return _FOLDED[operation](stacked).to(stacked.dtype)
+
+
+_BITWISE: Dict[str, Callable[[torch.Tensor, torch.Tensor], torch.Tensor]] = {
+    "and": torch.bitwise_and, "or": torch.bitwise_or, "xor": torch.bitwise_xor}
+_FOLDED: Dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
     "sum": lambda parts: parts.sum(0), "mean": lambda parts: parts.mean(0), "max": lambda parts: parts.amax(0),
     "min": lambda parts: parts.amin(0), "product": lambda parts: parts.prod(0)}
+
+
+class Plane:
+    """The workers of a session, each of which passes a value of the same size: contiguous tensors on the CPU, which are read
+    before a call returns. Thread: the training thread."""
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+        self._rooms = Rooms(session)
+
+    rank = property(lambda self: int(self._session.rank))
+    world_size = property(lambda self: int(self._session.world_size))
+
+    def gather(self, tensor: torch.Tensor) -> Rows:
+        size, world_size = tensor.numel() * tensor.element_size(), self.world_size
+        if size == 0:
+            return [tensor.clone() for _ in range(world_size)]
+        gathered = self._rooms.take(world_size * size)
+        self._session.all_gather_into(gathered, tensor)
+        rows: Rows = [None] * world_size
+        for place, rank in enumerate(self._present()):
+            rows[rank] = gathered[place * size:(place + 1) * size].view(tensor.dtype).reshape(tensor.shape)
+        return rows
+
+    def _present(self) -> List[int]:
+        """The ranks whose blocks are in what was gathered just before, in their order: a loss repeats both."""
+        ranks = self._session.all_gather(bytearray((self.rank + 1).to_bytes(LENGTH_BYTES, "little")))
+        numbers = [int.from_bytes(ranks[i:i + LENGTH_BYTES], "little") for i in range(0, len(ranks), LENGTH_BYTES)]
+        return [number - 1 for number in numbers if number]
+
+    def gather_bytes(self, part: bytes) -> List[bytes]:
+        """Parts of any size, by rank, without those of lost workers."""
+        return gather(self._session, part)
+
+    def reduce(self, tensor: torch.Tensor, operation: str) -> None:
+        if operation in _BITWISE:
+            tensor.copy_(fold([part for part in self.gather(tensor) if part is not None], operation))
+            return
+        values = self._room_like(_reducible(tensor))
+        values.copy_(tensor)
+        self._session.reduce_values(values, "sum" if operation == "mean" else operation)
+        if operation == "mean":
+            values = _divided(values, self._count())
+        tensor.copy_(values)
+
+    def _count(self) -> int:
+        """The workers that are in the sum before."""
+        one = self._room_like(torch.ones(1, dtype=torch.int64))
+        one.fill_(1)
+        self._session.reduce_values(one, "sum")
+        return int(one)
+
+    def broadcast(self, tensor: torch.Tensor, root: int) -> None:
+        values = self._room_like(tensor)
+        values.copy_(tensor)
+        self._session.broadcast_from(values, root)
+        tensor.copy_(values)
+
+    def barrier(self) -> None:
+        self._session.barrier()
+
+    def _room_like(self, tensor: torch.Tensor) -> torch.Tensor:
+        room = self._rooms.take(tensor.numel() * tensor.element_size())
+        return room.view(tensor.dtype).reshape(tensor.shape)
+
+
+def _reducible(tensor: torch.Tensor) -> torch.Tensor:
+    """Of the type in which the session sums it."""
+    name = str(tensor.dtype).replace("torch.", "")
+    if name in TYPES:
+        return tensor
+    if name in _WIDER:
+        return tensor.to(_WIDER[name])
+    raise ElasticError(f"values of {tensor.dtype} cannot be reduced over the workers; possible are "
+                       f"{', '.join([*TYPES, *_WIDER])}")
+
+
+_WIDER = {"int8": torch.int32, "int16": torch.int32}
+
+
+def _divided(total: torch.Tensor, count: int) -> torch.Tensor:
+    return total.div_(count) if total.is_floating_point() else torch.div(total, count, rounding_mode="trunc")
+
+
+class Rooms:
+    """Memory for values that a loss may write again until their step is committed. Then it is used for the next ones: fresh
+    pages cost more than the values themselves."""
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+        self._step = -1
+        self._free: List[torch.Tensor] = []
+        self._used: List[torch.Tensor] = []
+
+    def take(self, size: int) -> torch.Tensor:
+        step = int(self._session.committed_step)
+        if step != self._step:
+            self._step, self._free, self._used = step, self._used, []
+        fitting = [room for room in self._free if size <= room.numel() <= 2 * size]
+        room = min(fitting, key=torch.numel) if fitting else torch.empty(size, dtype=torch.uint8)
+        self._free = [other for other in self._free if other is not room]
+        self._used.append(room)
+        return room[:size]
+
+
+class Alone:
+    """A worker whose own values count for all."""
+
+    def __init__(self, rank: int, world_size: int) -> None:
+        self.rank, self.world_size = rank, world_size
+
+    def gather(self, tensor: torch.Tensor) -> Rows:
+        return [tensor.clone() for _ in range(self.world_size)]
+
+    def gather_bytes(self, part: bytes) -> List[bytes]:
+        return [part] * self.world_size
+
+    def reduce(self, tensor: torch.Tensor, operation: str) -> None:
+        """Its own value remains."""
+
+    def broadcast(self, tensor: torch.Tensor, root: int) -> None:
+        """The same."""
+
+    def barrier(self) -> None:
+        """Nobody to wait for."""

@@ -8,7 +8,6 @@ from typing import Any, Callable, Iterator, List
 import torch
 import torch.distributed.algorithms.join
 import torch.multiprocessing
-from torch import distributed
 from torch.optim import Optimizer
 from torch.utils.data import DataLoader
 from torch.utils.data.distributed import DistributedSampler
@@ -18,19 +17,12 @@ from ._imports import after_import
 from ._script import script
 from ..errors import ElasticError
 
-REFUSED = ("new_group", "new_subgroups", "split_group", "init_device_mesh", "send", "recv", "isend", "irecv",
-           "batch_isend_irecv", "scatter", "scatter_object_list", "reduce_scatter", "reduce_scatter_tensor", "all_to_all",
-           "all_to_all_single", "monitored_barrier", "_get_default_group")
-
 
 def install() -> None:
     """Call it before the script is run or imports anything of torch.distributed. Once; further calls do nothing."""
     if DataLoader.__iter__ is not _script.iterate:
         return
-    for name in REFUSED:
-        _set(name, _refusal(name))
-    for name, function in _collectives.FUNCTIONS.items():
-        _set(name, function)
+    _collectives.install()
     for module in (torch.nn.parallel, torch.nn.parallel.distributed):
         setattr(module, "DistributedDataParallel", _script_model.ElasticModel)
     setattr(torch.nn.SyncBatchNorm, "convert_sync_batchnorm", staticmethod(_refuse_sync_batchnorm))
@@ -55,7 +47,7 @@ def install() -> None:
 
 
 def _refuse_fsdp(module: Any) -> None:
-    module.FullyShardedDataParallel.__init__ = _refusal("fsdp.FullyShardedDataParallel")
+    module.FullyShardedDataParallel.__init__ = _collectives.refusal_of_parts("fsdp.FullyShardedDataParallel")
 
 
 def _refuse_sync_batchnorm(*_: Any, **__: Any) -> Any:
@@ -68,20 +60,6 @@ class _Join(contextlib.nullcontext):  # type: ignore[type-arg]
 
     def __init__(self, *_: Any, **__: Any) -> None:
         super().__init__()
-
-
-def _set(name: str, function: Callable[..., Any]) -> None:
-    for module in (distributed, distributed.distributed_c10d):
-        if hasattr(module, name):
-            setattr(module, name, function)
-
-
-def _refusal(name: str) -> Callable[..., Any]:
-    def refuse(*_: Any, **__: Any) -> Any:
-        raise ElasticError(f"this script needs torch.distributed.{name}(), as FSDP, pipelines and process groups of "
-                                   "parts of the workers do; elastictrain.torch makes scripts elastic that average gradients "
-                                   "over all workers")
-    return refuse
 
 
 def find(kind: str, base: type) -> None:

@@ -9,6 +9,7 @@ import atexit
 import itertools
 import os
 import sys
+import threading
 import traceback
 from typing import Any, Callable, Dict, Iterator, List, Optional, Tuple
 
@@ -17,6 +18,7 @@ from torch.optim import Optimizer
 from torch.utils.data import DataLoader
 
 from . import _elastic, _loader, _sampling
+from ._group_board import is_starter
 from ._script_run import Epoch, ScriptRun
 from ._takeover import Takeover
 from ..errors import ElasticError
@@ -46,6 +48,8 @@ class Script:
                                             "loader": []}
         self.run: Optional[ScriptRun] = None
         self.progress: Any = None  # of the script's own variables and loops; None where a framework's adapter knows them
+        self.thread = threading.get_ident()
+        self._is_watched = False  # it finishes at the end of the process
         self.is_forwarding = False  # through epochs that were over before this worker joined
         self.finishes_at_exit = False  # nobody else calls finish()
         self._session: Optional[Session] = None
@@ -102,10 +106,19 @@ class Script:
         return self._loader is not None
 
     def session(self) -> Session:
-        """Made when it is first needed; the run takes it over."""
+        """Of this process, also before it trains; the run takes it over."""
+        if self.run is not None:
+            return self.run.session
         if self._session is None:
             self._session = Session()
+            self._finish_with_process()
         return self._session
+
+    def _finish_with_process(self) -> None:
+        """Before the session's own end, which is registered already."""
+        if self.finishes_at_exit and not self._is_watched:
+            self._is_watched = True
+            atexit.register(self._finish_at_exit)
 
     # --- Loaders
 
@@ -240,13 +253,12 @@ class Script:
                  for number, thing in enumerate(thing for thing in self.found[kind] if _belongs(thing, optimizers))}
         run = _elastic.elastic(self.model.module, optimizers, dataset, epochs=MANY_EPOCHS, state={**state, **self.state},
                                accumulation=self.accumulation if dataset is not None else 1, warm_up=warm_up, _kind=ScriptRun,
-                               _session=self.session(), **options)
+                               _session=self._session, **options)
         assert isinstance(run, ScriptRun)
+        self._finish_with_process()
         if self.progress is not None:
             self.progress.exclude([self.model, *optimizers, *state.values(), run])
             run.takeover = Takeover(run.session, self.progress, list(self.model.parameters()), run.extras)
-        if self.finishes_at_exit:
-            atexit.register(self._finish_at_exit)  # before the session's own end, which is registered already
         return run
 
     def _say(self, run: ScriptRun, data: str) -> None:
@@ -273,6 +285,18 @@ class Script:
         elif self.model is not None and self._was_averaged and int(os.environ.get("WORLD_SIZE", "1")) > 1:
             raise NeverAveraged("this script made backward passes through DistributedDataParallel whose gradients were never "
                                 "averaged: it has no torch.optim.Optimizer of the model's parameters. Each worker trained alone")
+        elif run is None and self._session is not None and is_starter():
+            self._end_without_training(self._session)
+
+    def _end_without_training(self, session: Session) -> None:
+        """A script that exchanged values and never trained is done when all of its workers are."""
+        self._session, nothing = None, torch.zeros(1)
+        session.set_data()
+        if session.start():
+            session.end_data()
+            while session.next_batch() is not None:
+                session.all_reduce(nothing)
+                session.commit_step()
 
     def _finish_at_exit(self) -> None:
         if getattr(sys, "last_value", None) is not None:

@@ -25,10 +25,11 @@ class ScriptRun(ElasticRun):
     def __init__(self, *arguments: Any) -> None:
         super().__init__(*arguments)
         self.takeover: Optional[Takeover] = None
-        self._aside = Aside(self.session)
+        self._aside, self._plane = Aside(self.session), _exchange.Plane(self.session)
         self._is_updated = False  # the open step's update was made, or left out
         self._is_at_update = False  # the script has come to it
         self._settles = False  # the open step is committed for an exchange
+        self._may_be_joined = True  # the membership changed at the last boundary
         self._stops = False  # this worker's script is at its end
         data = arguments[4]
         self._first_share, self._drops_last, self._least = data["batch"], data["drop_last"], data["min_local_samples"]
@@ -166,18 +167,19 @@ class ScriptRun(ElasticRun):
 
     # --- Values of the script's own
 
+    def plane(self) -> Any:
+        """The workers among which the script exchanges values here: an _exchange.Plane, or its like."""
+        self._settle()
+        return self._aside if self._aside.is_open else self._plane
+
     def gather(self, part: bytes) -> List[bytes]:
         """The parts of all workers, by rank."""
-        self._settle()
-        return self._aside.gather(part) if self._aside.is_open else _exchange.gather(self.session, part)
+        parts: List[bytes] = self.plane().gather_bytes(part)
+        return parts
 
     def reduce_anywhere(self, values: torch.Tensor, operation: str) -> None:
-        """As reduce()."""
-        self._settle()
-        if self._aside.is_open:
-            _exchange.reduce_gathered(self._aside.gather, values, operation)
-        else:
-            _exchange.reduce(self.session, values, operation)
+        """As reduce(), of a contiguous tensor on the CPU."""
+        self.plane().reduce(values, operation)
 
     def share_of_items(self, own: Any) -> Any:
         """For a loss that is a sum over this worker's items (tokens): the number to divide it by, so that the mean over all
@@ -216,7 +218,7 @@ class ScriptRun(ElasticRun):
         self._leave_if_asked()
         self.session.phase("evaluation")
         if self.takeover is None:
-            self._aside.open()
+            self._aside.open(self._may_be_joined)
 
     def _open(self) -> None:
         super()._open()
@@ -225,8 +227,8 @@ class ScriptRun(ElasticRun):
             self._aside.open()
 
     def _before_commit(self) -> None:
-        follows = self._settles if self.takeover is None else "change" in self.session.boundary()
-        self._aside.announce(self.steps_in_epoch, follows)
+        self._may_be_joined = "change" in self.session.boundary()
+        self._aside.announce(self.steps_in_epoch, self._settles if self.takeover is None else self._may_be_joined)
 
     def _after_join(self, batch: Batch) -> None:
         self.steps_in_epoch = 0 if batch.first_of_epoch else self._aside.announced_steps()

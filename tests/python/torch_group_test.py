@@ -1,0 +1,292 @@
+"""The process group of elastictrain.torch: workers as threads, no run."""
+
+import os
+import sys
+import threading
+import unittest
+from unittest import mock
+
+import torch_python
+
+torch_python.run_this_test_there()
+sys.path.insert(0, torch_python.PACKAGE)
+
+import torch  # noqa: E402
+from torch.distributed import ReduceOp  # noqa: E402
+from torch.distributed.distributed_c10d import (AllgatherOptions, AllreduceOptions, BroadcastOptions, GatherOptions,  # noqa: E402
+                                                ReduceOptions, ScatterOptions)
+
+from elastictrain.errors import ElasticError  # noqa: E402
+from elastictrain.torch import _group_board  # noqa: E402
+from elastictrain.torch._exchange import Plane, Rooms  # noqa: E402
+from elastictrain.torch._group import ElasticGroup, LiveRanks  # noqa: E402
+from torch_world import Lost, World  # noqa: E402
+
+
+def chosen(kind, **values):
+    options = kind()
+    for name, value in values.items():
+        setattr(options, name, value)
+    return options
+
+
+def with_group(call):
+    """A program that calls with the group of its worker."""
+    def program(session):
+        plane = Plane(session)
+        return call(ElasticGroup(lambda: (session.rank, session.world_size), lambda what: plane))
+    return program
+
+
+def of_all(call, workers=3):
+    return World().run(*[with_group(call)] * workers)
+
+
+def own(group, *values):
+    return torch.tensor([10.0 * group.rank() + value for value in values])
+
+
+class Group(unittest.TestCase):
+    def test_reductions(self):
+        for operation, expected in {ReduceOp.SUM: 30.0, ReduceOp.AVG: 10.0, ReduceOp.MAX: 20.0}.items():
+            def call(group, operation=operation):
+                values = own(group, 0)
+                group.allreduce([values], chosen(AllreduceOptions, reduceOp=operation)).wait()
+                return float(values)
+            with self.subTest(operation):
+                self.assertEqual(of_all(call), [expected] * 3)
+
+    def test_a_mean_of_integers_is_cut(self):
+        def call(group):
+            values = torch.tensor([group.rank()])
+            group.allreduce([values], chosen(AllreduceOptions, reduceOp=ReduceOp.AVG))
+            return int(values)
+        self.assertEqual(of_all(call, 2), [0, 0])
+
+    def test_an_operation_that_is_not_known_is_refused_by_torchs_name(self):
+        def call(group):
+            with self.assertRaisesRegex(ElasticError, r"torch\.distributed\.all_reduce\(\) cannot be elastic: .* is not known"):
+                group.allreduce([torch.ones(1)], mock.Mock(reduceOp=ReduceOp.PREMUL_SUM))
+        of_all(call, 1)
+
+    def test_only_the_root_of_a_reduction_has_the_result(self):
+        def call(group):
+            values = own(group, 0)
+            group.reduce([values], chosen(ReduceOptions, rootRank=1))
+            return float(values)
+        self.assertEqual(of_all(call), [0.0, 30.0, 20.0])
+
+    def test_memory_in_another_order_is_written_where_it_is(self):
+        def call(group):
+            held = torch.zeros(2, 2)
+            held.t()[0] = own(group, 1, 2)
+            group.broadcast([held.t()[0]], chosen(BroadcastOptions, rootRank=2))
+            return held.tolist()
+        self.assertEqual(of_all(call), [[[21.0, 0.0], [22.0, 0.0]]] * 3)
+
+    def test_scatter(self):
+        def call(group):
+            values = torch.empty(1)
+            parts = [[torch.tensor([float(rank)]) for rank in range(3)]] if group.rank() == 1 else []
+            group.scatter([values], parts, chosen(ScatterOptions, rootRank=1))
+            return float(values)
+        self.assertEqual(of_all(call), [0.0, 1.0, 2.0])
+
+    def test_a_list_of_another_length_than_the_world_is_an_error(self):
+        def call(group):
+            with self.assertRaisesRegex(ElasticError, "a list of 1 tensors for the values of 2 workers"):
+                group.allgather([[torch.empty(1)]], [own(group, 0)], AllgatherOptions())
+        of_all(call, 2)
+
+    def test_messages_between_two_workers_are_refused(self):
+        for name in ("send", "recv"):
+            with self.assertRaisesRegex(ElasticError, rf"torch\.distributed\.{name}\(\) cannot be elastic"):
+                getattr(ElasticGroup(lambda: (0, 1), None), name)([torch.ones(1)], 0, 0)
+
+    def test_rank_and_size_are_those_of_the_moment(self):
+        where = [(1, 2)]
+        group = ElasticGroup(lambda: where[0], None)
+        ranks = LiveRanks(group)
+        self.assertEqual((group.rank(), group.size(), dict(ranks)), (1, 2, {0: 0, 1: 1}))
+        where[0] = (0, 3)
+        self.assertEqual((group.rank(), group.size(), list(ranks.keys()), len(ranks), 2 in ranks, 3 in ranks),
+                         (0, 3, [0, 1, 2], 3, True, False))
+
+
+def is_lost(session):
+    raise Lost
+
+
+class LostWorker(unittest.TestCase):
+    def test_what_it_had_is_left_out_of_a_mean(self):
+        def call(group):
+            values = own(group, 2)
+            group.allreduce([values], chosen(AllreduceOptions, reduceOp=ReduceOp.AVG))
+            return float(values)
+        results = World().run(with_group(call), is_lost, with_group(call))
+        self.assertEqual((results[0], results[2]), (12.0, 12.0), "the mean of 2 and 22")
+
+    def test_the_values_of_the_others_stay_in_their_places(self):
+        def call(group):
+            values = [torch.full((1,), -1.0) for _ in range(3)]
+            group.allgather([values], [own(group, 1)], AllgatherOptions())
+            return [float(value) for value in values], group.lost
+        results = World().run(is_lost, with_group(call), with_group(call))
+        self.assertEqual(results[1:], [([0.0, 11.0, 21.0], [0])] * 2)
+
+    def test_a_gathering_root_knows_who_is_missing(self):
+        def call(group):
+            values = [torch.empty(1) for _ in range(2)]
+            group.gather([values] if group.rank() == 0 else [], [own(group, 1)], chosen(GatherOptions, rootRank=0))
+            return group.lost
+        self.assertEqual(World().run(with_group(call), is_lost)[0], [1])
+
+
+class Memory(unittest.TestCase):
+    def test_it_is_used_again_when_its_step_is_committed(self):
+        session = mock.Mock(committed_step=1)
+        rooms = Rooms(session)
+        first, second = rooms.take(64), rooms.take(64)
+        self.assertNotEqual(first.data_ptr(), second.data_ptr(), "a loss may write both again")
+        session.committed_step = 2
+        self.assertIn(rooms.take(48).data_ptr(), (first.data_ptr(), second.data_ptr()))
+
+    def test_much_larger_memory_is_not_held_for_small_values(self):
+        session = mock.Mock(committed_step=1)
+        rooms = Rooms(session)
+        large = rooms.take(1000)
+        session.committed_step = 2
+        self.assertNotEqual(rooms.take(8).data_ptr(), large.data_ptr())
+
+
+class BoardOfTheRun:
+    """What the supervisor keeps."""
+
+    def __init__(self):
+        self.values, self._changed = {}, threading.Condition()
+
+    def board_put(self, key, value):
+        with self._changed:
+            self.values[key] = value
+            self._changed.notify_all()
+
+    def board_get(self, key, timeout_s=0.0):
+        with self._changed:
+            self._changed.wait_for(lambda: key in self.values, timeout_s)
+            return self.values.get(key)
+
+
+class BeforeTraining(unittest.TestCase):
+    def setUp(self):
+        self.kept = BoardOfTheRun()
+
+    def run_all(self, program, world_size=3, ranks=None, timeout_s=10.0):
+        """The program on the starters of these ranks; their results, or errors."""
+        results = {}
+
+        def call(rank):
+            try:
+                results[rank] = program(_group_board.Board(self.kept, rank, world_size, timeout_s))
+            except ElasticError as error:
+                results[rank] = str(error)
+
+        threads = [threading.Thread(target=call, args=(rank,)) for rank in (ranks or range(world_size))]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        return results
+
+    def joiner(self, rank=1, world_size=3):
+        with mock.patch.dict(os.environ, {"ELASTICTRAIN_GENERATION": "4"}):
+            return _group_board.Board(self.kept, rank, world_size)
+
+    @staticmethod
+    def program(board):
+        total = torch.tensor([board.rank + 1.0])
+        board.barrier()
+        board.reduce(total, "sum")
+        root = torch.tensor([board.rank], dtype=torch.int64)
+        board.broadcast(root, 2)
+        return float(total), int(root), board.gather_bytes(b"%d" % board.rank)
+
+    def test_workers_that_start_exchange_values(self):
+        expected = (6.0, 2, [b"0", b"1", b"2"])
+        self.assertEqual(self.run_all(self.program), {rank: expected for rank in range(3)})
+
+    def test_one_that_joins_later_gets_the_same_in_the_same_order(self):
+        results = self.run_all(self.program)
+        self.assertEqual(self.program(self.joiner()), results[0])
+
+    def test_its_role_is_never_that_of_the_first_rank(self):
+        self.assertEqual(self.joiner(rank=0).rank, 1)
+
+    def test_in_a_larger_world_its_own_values_stand_for_those_that_nobody_had(self):
+        self.run_all(lambda board: board.gather_bytes(b"%d" % board.rank), world_size=2)
+        self.assertEqual(self.joiner(rank=2, world_size=4).gather_bytes(b"own"), [b"0", b"1", b"own", b"own"])
+
+    def test_one_that_starts_again_in_the_place_of_one_that_ended_goes_on(self):
+        self.run_all(lambda board: board.barrier())
+        self.assertEqual(self.run_all(lambda board: (board.barrier(), board.gather_bytes(b"x"))[1]),
+                         {rank: [b"x"] * 3 for rank in range(3)})
+
+    def test_the_first_rank_is_waited_for(self):
+        order = []
+
+        def program(board):
+            if board.rank == 0:
+                threading.Event().wait(0.2)
+                order.append("prepared")
+            board.barrier()
+            order.append("read")
+        self.run_all(program)
+        self.assertEqual(order, ["prepared"] + ["read"] * 3)
+
+    def test_a_rank_that_does_not_come_is_named_to_all(self):
+        for absent in (1, 0):
+            self.kept = BoardOfTheRun()
+            results = self.run_all(lambda board: board.barrier(), ranks=[rank for rank in range(3) if rank != absent],
+                                   timeout_s=0.3)
+            for text in results.values():
+                self.assertRegex(text, rf"torch\.distributed\.barrier\(\) before the training: rank {absent} did not come .*"
+                                       r"init_process_group\(timeout=\.\.\.\)")
+
+    def test_a_rank_that_goes_another_way_is_named_to_all(self):
+        results = self.run_all(lambda board: board.barrier() if board.rank == 1 else board.gather_bytes(b""))
+        self.assertEqual(len(results), 3)
+        for text in results.values():
+            self.assertRegex(text, r"rank 1 called torch\.distributed\.barrier\(\) where rank 0 called all_gather_object\(\)")
+
+    def test_a_joiner_that_goes_another_way_is_told(self):
+        self.run_all(lambda board: board.barrier())
+        board = self.joiner()
+        with self.assertRaisesRegex(ElasticError, r"called torch\.distributed\.all_gather_object\(\) where .* called barrier"):
+            board.gather_bytes(b"")
+        with self.assertRaisesRegex(ElasticError, "made 1 collectives before it, and this worker one more"):
+            board.barrier()
+
+    def test_values_larger_than_one_of_the_board_pass_in_pieces(self):
+        def program(board):
+            values = torch.arange(10, dtype=torch.uint8) * (board.rank == 0)
+            board.broadcast(values, 0)
+            return values.tolist(), [len(part) for part in board.gather_bytes(b"x" * (5 + board.rank))]
+        with mock.patch.object(_group_board, "PIECE_BYTES", 4):
+            results = self.run_all(program)
+        self.assertEqual(results, {rank: (list(range(10)), [5, 6, 7]) for rank in range(3)})
+
+    def test_what_cannot_be_kept_is_refused_on_all(self):
+        with mock.patch.object(_group_board, "MAX_BYTES", 100):
+            results = self.run_all(lambda board: board.broadcast(torch.zeros(26), 0))
+        for text in results.values():
+            self.assertRegex(text, r"104 bytes in torch\.distributed\.broadcast\(\) before the training; .* 100 bytes of a call")
+
+    def test_a_resumed_run_begins_anew(self):
+        self.run_all(lambda board: board.gather_bytes(b"old"))
+        with mock.patch.dict(os.environ, {"ELASTICTRAIN_GENERATION": "7", "ELASTICTRAIN_RESUME": "1"}):
+            results = self.run_all(lambda board: board.gather_bytes(b"new"))
+        self.assertEqual(results, {rank: [b"new"] * 3 for rank in range(3)})
+        self.assertEqual(self.joiner().gather_bytes(b""), [b"new"] * 3)
+
+
+if __name__ == "__main__":
+    unittest.main(verbosity=2)

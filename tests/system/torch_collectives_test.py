@@ -1,0 +1,94 @@
+"""torch.distributed's own functions in scripts that nobody changed: their values in a step, between epochs and before the
+training, there also for a worker that joins later; what is refused is so by the name that the script used."""
+
+import os
+import re
+import tempfile
+import unittest
+
+import harness
+from harness import Case
+from torch_frameworks_test import script_job
+from torch_test import END_S, PYTHON, START_S, WHY_NOT, torch_run
+
+REFUSED = {
+    "send": ("dist.send(torch.ones(1), 0)", r"torch\.distributed\.send\(\) cannot be elastic: a message between two workers"),
+    "part": ("dist.new_group([1])", r"this script needs torch\.distributed\.new_group\(\), as FSDP, pipelines and process groups"),
+    "mesh": ("dist.init_device_mesh('cpu', (1,))", r"this script needs torch\.distributed\.init_device_mesh\(\), as FSDP"),
+    "zero": ("ZeroRedundancyOptimizer([torch.nn.Parameter(torch.ones(1))], torch.optim.SGD, lr=1.0)",
+             r"torch\.distributed\.optim\.ZeroRedundancyOptimizer, which divides the optimizer's state"),
+    "local": ("PostLocalSGDOptimizer(None, None)",
+              r"torch\.distributed\.optim\.PostLocalSGDOptimizer, which averages models now and then"),
+    "thread": ("in_thread(dist.barrier)", r"torch\.distributed\.barrier\(\) in the thread 'apart': collectives of a run are made"),
+}
+PROGRAM = """
+import threading, torch, torch.distributed as dist
+from torch.distributed.optim import PostLocalSGDOptimizer, ZeroRedundancyOptimizer
+def in_thread(call):
+    found = []
+    def held():
+        try: call()
+        except Exception as error: found.append(error)
+    thread = threading.Thread(target=held, name="apart")
+    thread.start(); thread.join()
+    raise found[0]
+dist.init_process_group("gloo")
+{}
+"""
+
+
+@unittest.skipIf(PYTHON is None, WHY_NOT)
+class Collectives(Case):
+    def test_values(self):
+        for point in ("setup", "update", "between"):
+            with self.subTest(point), tempfile.TemporaryDirectory() as saved:
+                with torch_run(script_job("torch_collectives.py", (2, 2, 2)), ET_POINT=point, ET_SAVED=saved) as run:
+                    self.assertEqual(run.wait(END_S), 0, run.text()[-2000:])
+                    run.wait_no_processes()
+                found = re.findall(r"case (\w+) rank (\d) of 2: (.*)", run.text())
+                self.assertEqual([case for case in found if case[2] != "equal"], [])
+                self.assertEqual(len(found), 2 * len({name for name, _, _ in found}), "a case is missing")
+                self.assertGreaterEqual(len(found), 2 * 24)
+
+    def test_what_is_refused(self):
+        for uses, (line, sentence) in REFUSED.items():
+            with self.subTest(uses), tempfile.TemporaryDirectory() as directory:
+                program = os.path.join(directory, "script.py")
+                with open(program, "w") as file:
+                    file.write(PROGRAM.format(line))
+                with torch_run(script_job(program, (1, 1, 1))) as run:
+                    self.assertEqual(run.wait(END_S), 1)
+                    run.wait_no_processes()
+                    self.assertRegex(run.text(), sentence)
+
+
+@unittest.skipIf(PYTHON is None, WHY_NOT)
+class BeforeTraining(Case):
+    def setUp(self):
+        directory = tempfile.TemporaryDirectory()
+        self.addCleanup(directory.cleanup)
+        self.saved = os.path.join(directory.name, "saved")
+
+    def test_the_first_rank_prepares_for_those_that_start_and_for_one_that_joins(self):
+        with torch_run(script_job("torch_prepares.py", (1, 2, 3)), ET_SAVED=self.saved) as run:
+            run.wait_size(2, START_S)
+            run.do("resize", run.name, 3)
+            run.wait_size(3, START_S)
+            with open(f"{self.saved}.stop", "w"):
+                pass
+            self.assertEqual(run.wait(END_S), 0, run.text()[-2000:])
+            run.wait_no_processes()
+            found = re.findall(r"found: (.*)", run.text())
+            self.assertEqual(len(found), 3, run.text())
+            self.assertEqual(len(set(found)), 1, found)
+            self.assertRegex(found[0], r"^prepared; run of process (\d+); began with \1; 2 workers$")
+
+    def test_a_rank_that_goes_another_way_ends_it_with_a_sentence(self):
+        with torch_run(script_job("torch_prepares.py", (2, 2, 2)), ET_SAVED=self.saved, ET_USES="one-waits") as run:
+            self.assertNotEqual(run.wait(END_S), 0)
+            run.wait_no_processes()
+            self.assertTrue(re.search(r"FileNotFoundError|where rank 0 called barrier", run.text()), run.text())
+
+
+if __name__ == "__main__":
+    harness.main()
