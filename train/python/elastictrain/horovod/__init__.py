@@ -29,7 +29,7 @@ def init(*_: Any, **__: Any) -> None:
     _patches.install()
     _patches.find("loader", DataLoader)
     _collectives.init_process_group()
-    script.finishes_at_exit = True
+    script.finishes_at_exit = script.has_adapter = True
 
 
 def shutdown() -> None:

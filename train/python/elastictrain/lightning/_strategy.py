@@ -33,7 +33,7 @@ class ElasticStrategy(Strategy):
         if not script.is_initialized:
             _patches.install()
             _collectives.init_process_group()
-            script.finishes_at_exit = True
+            script.finishes_at_exit = script.has_adapter = True
         self._trainer: Any = None
         self._follow(script.rank)
 

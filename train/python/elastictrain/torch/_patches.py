@@ -12,7 +12,7 @@ from torch.optim import Optimizer
 from torch.utils.data import DataLoader
 from torch.utils.data.distributed import DistributedSampler
 
-from . import _accelerate, _collectives, _loggers, _prefetchers, _script, _script_model, _trackers, _transformers
+from . import _accelerate, _collectives, _loggers, _prefetchers, _script, _script_model, _side_effects, _trackers, _transformers
 from ._imports import after_import
 from ._script import script
 from ..errors import ElasticError
@@ -42,6 +42,7 @@ def install() -> None:
     _accelerate.install()
     _loggers.install()
     _prefetchers.install()
+    _side_effects.install()
     _trackers.install()
     _transformers.install()
 

@@ -20,7 +20,7 @@ from torch.utils.data import DataLoader
 from . import _elastic, _loader, _sampling
 from ._group_board import is_starter
 from ._script_run import Epoch, ScriptRun
-from ._takeover import Takeover
+from ._takeover import Agreement, Takeover
 from ..errors import ElasticError
 from ..session import Session
 
@@ -47,7 +47,7 @@ class Script:
         self.found: Dict[str, List[Any]] = {"optimizer": [], "scheduler": [], "scaler": [], "average": [],
                                             "loader": []}
         self.run: Optional[ScriptRun] = None
-        self.progress: Any = None  # of the script's own variables and loops; None where a framework's adapter knows them
+        self.has_adapter = False  # of a framework that knows how far the script is
         self.thread = threading.get_ident()
         self._is_watched = False  # it finishes at the end of the process
         self.is_forwarding = False  # through epochs that were over before this worker joined
@@ -174,7 +174,7 @@ class Script:
 
     def enter(self, loader: DataLoader) -> int:
         """The present epoch, for a script that can begin with it."""
-        self.progress = None
+        self.has_adapter = True
         self._entered = self.begin(loader).enter_epoch()
         self._epoch = self._entered.epoch - 1
         return self._entered.epoch
@@ -251,19 +251,21 @@ class Script:
         optimizers = self._optimizers()
         state = {f"{kind}{number}": thing for kind in ("scheduler", "scaler", "average")
                  for number, thing in enumerate(thing for thing in self.found[kind] if _belongs(thing, optimizers))}
+        agreement = Agreement()
+        state["script"] = agreement
         run = _elastic.elastic(self.model.module, optimizers, dataset, epochs=MANY_EPOCHS, state={**state, **self.state},
                                accumulation=self.accumulation if dataset is not None else 1, warm_up=warm_up, _kind=ScriptRun,
                                _session=self._session, **options)
         assert isinstance(run, ScriptRun)
         self._finish_with_process()
-        if self.progress is not None:
-            self.progress.exclude([self.model, *optimizers, *state.values(), run])
-            run.takeover = Takeover(run.session, self.progress, list(self.model.parameters()), run.extras)
+        if not self.has_adapter:
+            run.takeover = Takeover(run.session, [self.model, *optimizers, *state.values(), run], list(self.model.parameters()),
+                                    agreement, run.extras)
         return run
 
     def _say(self, run: ScriptRun, data: str) -> None:
         """What is done with the script, once; `status` shows it too."""
-        makes = ", ".join(type(thing).__name__ for thing in [self.model.module, *run.trained_by])
+        makes = ", ".join(type(thing).__name__ for thing in [self.model.module, *run.trained_by] if not isinstance(thing, Agreement))
         joins = ("takes over the loops and variables of the others, and repeats nothing" if run.takeover is not None else
                  "begins with the present epoch")
         self.said = {"averaged": makes, "data": data, "new worker": joins}

@@ -202,7 +202,7 @@ class ScriptRun(ElasticRun):
             self.takeover.rehearse()
         elif self._batch is not None:
             self._is_at_update = True
-            self.takeover.at_update(self._batch.step, has_newcomers=self._aside.is_announced)
+            self.takeover.at_update(self._batch.step, self._aside.is_announced)
 
     def note_update(self) -> None:
         """The optimizer made its step, or a scaler left it out."""
@@ -229,6 +229,11 @@ class ScriptRun(ElasticRun):
     def _before_commit(self) -> None:
         self._may_be_joined = "change" in self.session.boundary()
         self._aside.announce(self.steps_in_epoch, self._settles if self.takeover is None else self._may_be_joined)
+
+    def _send_companion(self) -> None:
+        if self.takeover is not None:
+            self.takeover.compare()
+        super()._send_companion()
 
     def _after_join(self, batch: Batch) -> None:
         self.steps_in_epoch = 0 if batch.first_of_epoch else self._aside.announced_steps()

@@ -13,15 +13,15 @@ from typing import Any, Callable, Optional
 
 import torch
 
+from ._group_board import is_starter
 from ._script import script
-from ._takeover import comes_later
 
 _began = time.time()
 
 
 def is_silent() -> bool:
     """A worker that comes later, until it is a member; and one that rehearses."""
-    return script.is_apart or (comes_later() and not script.is_training_now)
+    return script.is_apart or (not is_starter() and not script.is_training_now)
 
 
 def install() -> None:

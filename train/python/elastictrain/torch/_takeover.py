@@ -3,51 +3,67 @@ and when.
 
 A worker that comes later makes one pass of the script before it is a member. At its first update it looks whether it can go on
 where the others are: their records lie on the board. Then it joins. In its first step it takes part with weight zero; at the
-update of that step every member of low rank puts its record on the board, and the new worker goes on from there. A run that
+update of that step members of low rank put their records on the board, and the new worker goes on from there. A run that
 resumes does the same with the record of its checkpoint, whose update is part of the state.
 """
 
-import os
 import sys
 import time
 from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
 
 import torch
 
+from ._group_board import is_starter
+from .progress import Progress, RecordError
 from ..errors import ElasticError
 from ..session import Session
 
 ATTACHMENT = "progress"
-DONORS = 4  # that give their records, at most
+DONORS = 2  # ranks that give their records
+COMPARED = 4  # ranks that tell which of their values are equal
+COMPARISONS = 2  # steps after a change in which all workers compare what must be equal
 REFRESH_S = 10.0  # from one record for those that are still to come to the next
 LARGEST_SHARE = 0.002  # of the time that these may cost
-RECORD_TIMEOUT_S = 60.0
-OTHERS_TIMEOUT_S = 2.0  # for those that only compare
+TIMEOUT_S = 60.0
+_RECORD, _NONE = b"R", b"N"  # the first byte on the board; a reason follows the second
+
+
+class Agreement:
+    """What of a script's progress is compared among all workers, as a part of their small state."""
+
+    def __init__(self) -> None:
+        self.text = ""
+
+    def state_dict(self) -> Dict[str, str]:
+        return {"script": self.text}
+
+    def load_state_dict(self, state: Dict[str, str]) -> None:
+        self.text = state["script"]
 
 
 class Takeover:
-    """Thread: the training thread. `extras`: values of the run's own that belong to the script's progress."""
+    """Thread: the training thread. `extras`: reads and replaces values of the run's own that belong to the script's progress."""
 
-    def __init__(self, session: Session, progress: Any, parameters: Sequence[torch.Tensor],
-                 extras: Tuple[Callable[[], Dict[str, Any]], Callable[[Dict[str, Any]], None]]) -> None:
-        self._session, self._progress, self._parameters = session, progress, list(parameters)
-        self._extras = extras
+    def __init__(self, session: Session, exclude: Sequence[Any], parameters: Sequence[torch.Tensor], agreement: Agreement,
+                 extras: Tuple[Callable[[], Any], Callable[[Any], None]]) -> None:
+        self._session, self._parameters, self._agreement, self._extras = session, list(parameters), agreement, extras
+        self._progress = Progress(exclude)
         self.is_rehearsing = False  # before this worker takes part in a step
         self.has_rehearsed = False
         self._resumed: Optional[bytes] = None  # the record of a checkpoint
-        self._takes = False  # in the open step
-        self._has_first = False
-        self._given: List[str] = []  # keys of its records
-        self._published = self._cost_s = float("-inf")
+        self._takes = False  # at the next update
+        self._keys: List[str] = []  # of its values on the board
+        self._published, self._cost_s = float("-inf"), 0.0
         self._signature = b""
+        self._comparisons = 0  # that are still to be made
 
     def comes_later(self) -> bool:
-        """Whether the others train already; then this worker rehearses first."""
-        self.is_rehearsing = comes_later()
+        """Whether the others train already, or are about to; then this worker rehearses first."""
+        self.is_rehearsing = self._session.launched and not is_starter()
         return self.is_rehearsing
 
     def join(self, is_newcomer: bool) -> None:
-        """The session has started, as the first one of its run or as one more."""
+        """The session has started, with the first workers of its run or later."""
         was_rehearsing, self.is_rehearsing = self.is_rehearsing, False
         if is_newcomer:
             self._takes = True
@@ -63,90 +79,104 @@ class Takeover:
         """At the update of the pass before this worker takes part: nothing is updated."""
         self._note_first()
         if self._resumed is not None:
-            self._take_over([self._resumed])
+            self._apply(self._resumed, [])
         else:
             self._check()
         for parameter in self._parameters:
             parameter.grad = None
         self.has_rehearsed = True
 
-    def at_update(self, step: int, has_newcomers: bool) -> None:
-        """At the update of each step."""
+    def at_update(self, step: int, is_changed: bool) -> None:
+        """At the update of each step. `is_changed`: it is the first one after a change of the membership."""
         self._note_first()
-        if self._takes:
-            self._takes = False
-            self._session.board_put(_key_of(step, int(self._session.rank)), b"")  # nobody waits for its record
-            self._take_over(self._records_of(step))
-        elif has_newcomers and self._session.rank < DONORS:
-            self._give(step)
+        if is_changed or self._takes:
+            self._meet(step)
         if self._session.rank == 0 and "checkpoint" in self._session.boundary():
             self._session.attach(ATTACHMENT, self._record(step))
-        if self._session.rank < 2:
+        if self._session.rank < DONORS:
             self._publish(step)
+
+    def compare(self) -> None:
+        """When the last backward pass of a step has ended."""
+        self._agreement.text = self._progress.shared_hash().hex() if self._comparisons and not self._takes else ""
+        self._comparisons -= self._comparisons > 0
 
     # --- Its own progress
 
     def _note_first(self) -> None:
-        if not self._has_first:
-            self._has_first = True
+        if not self._progress.has_first:
             self._progress.note_first()
 
     def _record(self, step: int) -> bytes:
         return self._progress.record(step, self._extras[0]())
 
-    def _give(self, step: int) -> None:
-        for key in self._given:
-            self._session.board_put(key, b"")
-        self._given = [_key_of(step, int(self._session.rank))]
-        self._session.board_put(self._given[0], self._record(step))
+    def _put(self, key: str, make: Callable[[], bytes]) -> None:
+        try:
+            value = _RECORD + make()
+        except RecordError as error:
+            value = _NONE + str(error).encode()
+        self._session.board_put(key, value)
 
     def _publish(self, step: int) -> None:
         """For those that are still to come: where the script makes its updates, and what they would take over."""
         signature, now = self._progress.signature(), time.monotonic()
         is_due = now - self._published > max(REFRESH_S, self._cost_s / LARGEST_SHARE)
-        if not is_due and signature == self._signature:
-            return
-        self._signature = signature
-        self._session.board_put(_role_key(int(self._session.rank)), self._record(step))
-        self._published, self._cost_s = time.monotonic(), time.monotonic() - now
+        if is_due or signature != self._signature:
+            self._put(_role_key(int(self._session.rank)), lambda: self._record(step))
+            self._signature, self._published, self._cost_s = signature, time.monotonic(), time.monotonic() - now
 
     # --- That of the others
 
     def _check(self) -> None:
         """Declines with a sentence where this worker could not go on."""
-        other = self._session.board_get(_role_key(1))
-        record = other or self._session.board_get(_role_key(0), RECORD_TIMEOUT_S)
-        problems = ["the others have not said how far they are"] if record is None else self._progress.check(record, [record])
+        value = self._session.board_get(_role_key(1)) or self._session.board_get(_role_key(0), TIMEOUT_S)
+        if value is None:
+            problems = [f"no member has said how far its script is, within {TIMEOUT_S:.0f} s"]
+        elif value[:1] == _NONE:
+            problems = [value[1:].decode()]
+        else:
+            problems = self._progress.check(value[1:])
         if problems:
             self._session.decline(problems[0])
             raise SystemExit(0)
 
-    def _records_of(self, step: int) -> List[bytes]:
-        """The first is the donor's: of a worker in a like role, if there is one."""
-        own, size = int(self._session.rank), int(self._session.world_size)
-        ranks = sorted((rank for rank in range(min(DONORS, size)) if rank != own), key=lambda rank: (rank == 0) != (own == 0))
-        found: List[bytes] = []
-        for rank in ranks:
-            record = self._session.board_get(_key_of(step, rank), OTHERS_TIMEOUT_S if found else RECORD_TIMEOUT_S / len(ranks))
-            if record:
-                found.append(record)
-        if not found:
-            raise ElasticError(f"no member has said how far its script is in step {step}, within {RECORD_TIMEOUT_S:.0f} s")
-        return found
+    def _meet(self, step: int) -> None:
+        """Members and new workers, in the first step in which they are together."""
+        own, keys = int(self._session.rank), self._keys
+        self._keys = [f"script/{step}/{kind}{own}" for kind in "tr"]
+        if own < COMPARED:
+            self._put(self._keys[0], self._progress.table) if not self._takes else self._session.board_put(self._keys[0], _NONE)
+        if own < DONORS:
+            self._put(self._keys[1], lambda: self._record(step)) if not self._takes else \
+                self._session.board_put(self._keys[1], _NONE)
+        for key in keys:
+            self._session.board_put(key, b"")
+        tables = self._values(step, "t", range(min(COMPARED, int(self._session.world_size))))
+        if self._takes:
+            self._takes = False
+            self._apply(self._donated(step, own), tables)
+        self._progress.watch(tables)
+        self._comparisons = COMPARISONS
 
-    def _take_over(self, records: List[bytes]) -> None:
-        report = self._progress.apply(records[0], records)
-        self._extras[1](report.extras)
-        print(f"elastictrain: {report}", file=sys.stderr, flush=True)
+    def _donated(self, step: int, own: int) -> bytes:
+        """Of a member in a like role, if there is one."""
+        ranks = [rank for rank in range(min(DONORS, int(self._session.world_size))) if rank != own]
+        for rank in sorted(ranks, key=lambda rank: (rank == 0) != (own == 0)):
+            found = self._values(step, "r", [rank])
+            if found:
+                return found[0]
+        raise ElasticError(f"could not join: no member has said how far its script is in step {step}")
 
+    def _values(self, step: int, kind: str, ranks: Sequence[int]) -> List[bytes]:
+        values = (self._session.board_get(f"script/{step}/{kind}{rank}", TIMEOUT_S) for rank in ranks)
+        return [value[1:] for value in values if value is not None and value[:1] == _RECORD]
 
-def comes_later() -> bool:
-    """Whether this process was started for a run that trained already, or was about to begin; one that resumes begins anew."""
-    return os.environ.get("ELASTICTRAIN_GENERATION", "0") != "0" and os.environ.get("ELASTICTRAIN_RESUME") != "1"
-
-
-def _key_of(step: int, rank: int) -> str:
-    return f"script/{step}/{rank}"
+    def _apply(self, record: bytes, tables: List[bytes]) -> None:
+        try:
+            report = self._progress.apply(record, tables, int(self._session.rank), self._extras[1])
+        except RecordError as error:
+            raise ElasticError(f"could not go on where the others are: {error}") from None
+        print(f"elastictrain: this worker {report}", file=sys.stderr, flush=True)
 
 
 def _role_key(rank: int) -> str:

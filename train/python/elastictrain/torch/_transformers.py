@@ -71,7 +71,7 @@ def _begin(original: Callable[..., Any], base: type) -> Callable[..., Any]:
         result = original(trainer, max_steps, steps, epochs, resume, trial)
         if script.model is not None:
             script.model.train()  # from_pretrained() returns a model for evaluations, and Trainer begins with a batch
-        script.progress = None
+        script.has_adapter = True
         script.accumulation = trainer.args.gradient_accumulation_steps
         progress = _Progress(trainer, epochs)
         script.state["trainer"] = progress
