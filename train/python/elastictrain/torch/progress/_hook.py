@@ -100,6 +100,11 @@ def is_own_file(path: str) -> bool:
     return not any(part in real for part in INSTALLED) and not real.startswith(_LIBRARY)
 
 
+def is_library_file(path: str) -> bool:
+    """Whether it is of Python's own library."""
+    return os.path.realpath(path).startswith(_LIBRARY) and not any(part in path for part in INSTALLED)
+
+
 def short_name(path: str) -> str:
     """A file's name without the folders that differ from host to host."""
     real = os.path.realpath(path)
@@ -189,3 +194,11 @@ def _without_callers(trace: Optional[types.TracebackType]) -> Optional[types.Tra
 
 def _is_ours(path: str) -> bool:
     return path.startswith(OURS) or path in (runpy.__file__, "<frozen runpy>")
+
+
+def package_of(path: str) -> str:
+    """The top package of an installed file."""
+    for part in INSTALLED:
+        if part in path:
+            return path.rpartition(part)[2].split(os.sep)[0].partition(".")[0]
+    return ""

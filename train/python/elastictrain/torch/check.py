@@ -1,0 +1,142 @@
+"""Tries on CPUs, without a launcher, whether a worker could join a training script while it runs.
+
+    python -m elastictrain.torch.check [--step STEP] [--steps STEPS] [-m] SCRIPT [ARGUMENTS]
+
+The script runs to STEPS (20) without interruption and hands its progress over at STEP (half of that). A second process runs it
+to its first step, takes over there, and goes on. Every value, weight and gradient of every step is compared. What the script
+writes, it writes twice. The exit status is 0 if all is equal, 1 if something differs, 3 if the script cannot be joined, with
+the reasons.
+"""
+
+import argparse
+import os
+import pickle
+import socket
+import subprocess
+import sys
+import tempfile
+from typing import Any, Dict, List, NamedTuple, Tuple
+
+SHOWN = 12
+
+
+class Outcome(NamedTuple):
+    verdict: str  # "equal", "different", "refused" or "failed"
+    lines: List[str]  # for people
+    figures: Dict[str, Any]
+
+
+def tried(words: List[str], at: int, steps: int, timeout_s: float = 600, quiet: bool = True) -> Outcome:
+    """Runs both processes in the present folder. `words`: [-m] SCRIPT and its arguments."""
+    with tempfile.TemporaryDirectory(prefix="elastictrain-check-") as folder:
+        for mode in ("donor", "joiner"):
+            error = _run(folder, mode, at, steps, words, timeout_s, quiet)
+            if error:
+                return Outcome("failed", [f"{mode}: {error}"], {})
+        (donor, seen), (joiner, seen_after) = (_read(folder, mode) for mode in ("donor", "joiner"))
+    figures = {"donor_ms": donor["ms"], "joiner_ms": joiner["ms"], "bytes": donor.get("bytes", 0)}
+    if joiner["problems"]:
+        return Outcome("refused", joiner["problems"], figures)
+    differences, count = _compared(seen, seen_after)
+    taken, kept, unseen = joiner["report"]
+    figures.update(taken=len(taken), compared=count, steps=len(set(seen) & set(seen_after)))
+    lines = [f"taken over: {_listed(taken)}", f"kept own: {_listed(kept)}", f"not looked into: {_listed(unseen)}"]
+    lines += [f"not rewritten: {reason}" for reason in donor["left"].values()]
+    return Outcome("different" if differences else "equal", lines + differences, figures)
+
+
+def _run(folder: str, mode: str, at: int, steps: int, words: List[str], timeout_s: float, quiet: bool) -> str:
+    """The reason if it did not get as far as it should."""
+    command = [sys.executable, "-m", "elastictrain.torch.progress._trial", folder, mode, str(at), str(steps), *words]
+    environment = {"CUDA_VISIBLE_DEVICES": "", "RANK": "0", "LOCAL_RANK": "0", "WORLD_SIZE": "1", "LOCAL_WORLD_SIZE": "1",
+                   "GROUP_RANK": "0", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(_free_port()), **os.environ}
+    try:
+        done = subprocess.run(command, env=environment, timeout=timeout_s, capture_output=quiet, text=True)
+    except subprocess.TimeoutExpired:
+        return f"not at its end after {timeout_s:.0f} s"
+    if not os.path.exists(os.path.join(folder, mode)) or done.returncode != 0:
+        return f"status {done.returncode}: {(done.stderr or '').strip()[-2000:]}"
+    if mode == "donor" and not os.path.exists(os.path.join(folder, "record")):
+        return f"the script ended before its step {at}"
+    return ""
+
+
+def _free_port() -> int:
+    with socket.socket() as held:
+        held.bind(("127.0.0.1", 0))
+        return int(held.getsockname()[1])
+
+
+def _read(folder: str, mode: str) -> Tuple[Dict[str, Any], Dict[int, Dict[str, str]]]:
+    with open(os.path.join(folder, mode), "rb") as file:
+        result, trace = pickle.load(file)
+        return result, trace
+
+
+def _compared(one: Dict[int, Dict[str, str]], other: Dict[int, Dict[str, str]]) -> Tuple[List[str], int]:
+    """A line for each value that differs, at the first step where it does; how many were compared."""
+    found: Dict[str, str] = {}
+    count = 0
+    if max(one) != max(other):
+        found["<end>"] = f"the last step is {max(one)} without interruption and {max(other)} after joining"
+    for step in sorted(set(one) & set(other)):
+        left, right = one[step], other[step]
+        for name in sorted({*left, *right}):
+            count += 1
+            if left.get(name) != right.get(name) and name not in found:
+                found[name] = (f"step {step}: {name}: {left.get(name, 'nothing'):.100} without interruption, "
+                               f"{right.get(name, 'nothing'):.100} after joining")
+    return list(found.values()), count
+
+
+def _listed(names: List[str]) -> str:
+    more = f" and {len(names) - SHOWN} more" if len(names) > SHOWN else ""
+    return (", ".join(names[:SHOWN]) + more) or "nothing"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="elastictrain.torch.check", usage=__doc__, add_help=True)
+    parser.add_argument("--step", type=int, default=0)
+    parser.add_argument("--steps", type=int, default=20)
+    parser.add_argument("--verbose", action="store_true")
+    parser.add_argument("words", nargs=argparse.REMAINDER)
+    arguments = parser.parse_args(_with_end_of_options(sys.argv[1:]))
+    words = arguments.words[1:] if arguments.words[:1] == ["--"] else arguments.words
+    if not words:
+        parser.error("no script")
+    at = arguments.step or max(2, arguments.steps // 2)
+    outcome = tried(words, at, arguments.steps, quiet=not arguments.verbose)
+    for line in outcome.lines:
+        print(f"  {line}")
+    print(_verdict(outcome, at))
+    sys.exit({"equal": 0, "different": 1, "refused": 3, "failed": 1}[outcome.verdict])
+
+
+def _with_end_of_options(words: List[str]) -> List[str]:
+    """`-m` and what follows the script are not for the parser."""
+    for number, word in enumerate(words):
+        is_value = number > 0 and words[number - 1] in ("--step", "--steps")
+        if word == "--":
+            return words
+        if not is_value and (word == "-m" or not word.startswith("-")):
+            return [*words[:number], "--", *words[number:]]
+    return words
+
+
+def _verdict(outcome: Outcome, at: int) -> str:
+    figures = outcome.figures
+    costs = ""
+    if figures:
+        times = {**{f"donor's {name}": ms for name, ms in figures["donor_ms"].items()},
+                 **{f"joiner's {name}": ms for name, ms in figures["joiner_ms"].items()}}
+        costs = f"; {figures['bytes'] / 1024:.0f} KiB; " + ", ".join(f"{name} {ms:.0f} ms" for name, ms in times.items())
+    if outcome.verdict == "refused":
+        return f"CANNOT BE JOINED: {len(outcome.lines)} reasons{costs}"
+    if outcome.verdict == "failed":
+        return "FAILED"
+    text = "EQUAL" if outcome.verdict == "equal" else "DIFFERENT"
+    return f"{text}: joined at step {at}, {figures['steps']} steps and {figures['compared']} values compared{costs}"
+
+
+if __name__ == "__main__":
+    main()

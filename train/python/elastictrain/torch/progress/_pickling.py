@@ -1,0 +1,92 @@
+"""How the values of a record travel: things of the first step as their paths, tensors as their numbers, the rest by pickle."""
+
+import hashlib
+import io
+import pickle
+import struct
+from typing import Any, Callable, Optional
+
+import torch
+
+from . import _values
+
+MAGIC = b"ETPR"
+VERSION = 1
+MAX_BYTES = 4 << 20
+PROTOCOL = 4
+_header = struct.Struct("<4sHQ16s")
+
+
+class RecordError(Exception):
+    """A record that cannot be read."""
+
+
+class Pickler(pickle.Pickler):
+    """`path_of`: of a thing that the reader has, too; None for others."""
+
+    def __init__(self, file: Any, path_of: Callable[[Any], Any]) -> None:
+        super().__init__(file, PROTOCOL)
+        self._path_of = path_of
+
+    def persistent_id(self, value: Any) -> Any:
+        return self._path_of(value)
+
+    def reducer_override(self, value: Any) -> Any:
+        if type(value) in (torch.Tensor, torch.nn.Parameter) and value.layout is torch.strided and not value.is_quantized:
+            is_parameter = type(value) is torch.nn.Parameter
+            arguments = (_values.bytes_of(value), str(value.dtype)[6:], tuple(value.shape), value.device.type,
+                         value.requires_grad and value.is_leaf)
+            return (_parameter_from if is_parameter else _values.tensor_from), arguments
+        return NotImplemented
+
+
+def _parameter_from(*arguments: Any) -> torch.Tensor:
+    made = _values.tensor_from(*arguments)
+    return torch.nn.Parameter(made.detach(), made.requires_grad)
+
+
+class _Unpickler(pickle.Unpickler):
+    def __init__(self, file: Any, thing_at: Callable[[Any], Any]) -> None:
+        super().__init__(file)
+        self._thing_at = thing_at
+
+    def persistent_load(self, path: Any) -> Any:
+        return self._thing_at(path)
+
+
+def pickled(value: Any, path_of: Callable[[Any], Any]) -> bytes:
+    file = io.BytesIO()
+    Pickler(file, path_of).dump(value)
+    return file.getvalue()
+
+
+def unpickled(data: bytes, thing_at: Callable[[Any], Any]) -> Any:
+    try:
+        return _Unpickler(io.BytesIO(data), thing_at).load()
+    except Exception as error:  # pickle raises anything
+        raise RecordError(f"{type(error).__name__}: {error}") from error
+
+
+def sealed(content: Any, limit: Optional[int] = MAX_BYTES) -> bytes:
+    """A record's bytes. Raises RecordError where they are more than the limit."""
+    data = pickle.dumps(content, PROTOCOL)
+    if limit is not None and len(data) > limit:
+        raise RecordError(f"the progress of this script takes {len(data) >> 10} KiB; at most {limit >> 10} KiB can be handed "
+                          "over")
+    return _header.pack(MAGIC, VERSION, len(data), hashlib.blake2b(data, digest_size=16).digest()) + data
+
+
+def opened(record: bytes) -> Any:
+    """Raises RecordError for what is no record, another version's, or damaged."""
+    if len(record) < _header.size:
+        raise RecordError(f"it has {len(record)} bytes")
+    magic, version, size, digest = _header.unpack(record[:_header.size])
+    data = record[_header.size:]
+    if magic != MAGIC or version != VERSION:
+        raise RecordError(f"it is not of version {VERSION}")
+    if len(data) != size or hashlib.blake2b(data, digest_size=16).digest() != digest:
+        raise RecordError("it is damaged")
+    try:
+        return pickle.loads(data)
+    except Exception as error:
+        raise RecordError(f"{type(error).__name__}: {error}") from error

@@ -1,0 +1,146 @@
+"""Progress of one worker: what it was at the first step, what it is now, and another worker's taken over."""
+
+import hashlib
+import pickle
+import threading
+from typing import Any, Callable, Dict, Iterable, List, Optional, Sequence, Set
+
+from . import _first, _frames, _iterators, _pickling, _search, _values
+from ._first import First, Found
+from ._record import Recorder
+from ._search import Node, Path, Search
+from ._take import Report, Taker
+
+
+class Progress:
+    """`exclude`: what the caller takes care of: models, optimizers and the like. It is not carried, and only the plain
+    attributes of modules are looked at. All calls are made at the same place of a step, from the same thread; the frames above
+    the script's innermost one do not matter.
+    """
+
+    def __init__(self, exclude: Iterable[Any] = (), limit_bytes: Optional[int] = _pickling.MAX_BYTES) -> None:
+        self._excluded = list(exclude)
+        self._limit = limit_bytes
+        self._first: Optional[First] = None
+        self._threads: Set[str] = set()
+        self._inherited: Set[Path] = set()
+        self._watched: Set[bytes] = set()
+
+    @property
+    def has_first(self) -> bool:
+        return self._first is not None
+
+    def note_first(self) -> None:
+        """At the first step: what later values are compared with."""
+        search = self._search()
+        self._first = First(search, self._excluded)
+        self._threads = {thread.name for thread in threading.enumerate()}
+
+    def signature(self) -> bytes:
+        """Where the script is: equal on all workers that could take over from each other. Cheap enough for each step."""
+        stack = _frames.frames()
+        parts = [(_frames.site_of(frame), sorted(_frames.live_loops(frame))) for frame in stack]
+        return pickle.dumps(parts, _pickling.PROTOCOL)
+
+    def record(self, step: int, extra: Any = None) -> bytes:
+        """This worker's progress. `extra` travels with it. Raises RecordError where it is too large."""
+        recorder = Recorder(self._found(), _frames.frames(), self._excluded, self._inherited, self._threads)
+        return recorder.made(step, extra, self._limit)
+
+    def table(self) -> bytes:
+        """What others need to tell which values are equal on all workers."""
+        return _pickling.sealed(_first.table_of(self._found(), self._inherited), None)
+
+    def check(self, record: bytes, tables: Sequence[bytes] = ()) -> List[str]:
+        """Why the record cannot be taken over here; nothing is set. `tables`: of all members, at the step of the record."""
+        try:
+            return self._taker(record, tables).problems
+        except _pickling.RecordError as error:
+            return [f"the record cannot be read: {error}"]
+
+    def apply(self, record: bytes, tables: Sequence[bytes] = (), rank: int = 0,
+              before_values: Optional[Callable[[Any], None]] = None) -> Report:
+        """Takes over a record that `check` finds nothing against; raises RecordError otherwise. `before_values` is called
+        with the record's extra part first."""
+        taker = self._taker(record, tables)
+        if taker.problems:
+            raise _pickling.RecordError("; ".join(taker.problems))
+        if before_values is not None:
+            assert taker.body is not None
+            before_values(taker.body.extra)
+        report = taker.apply(rank)
+        self._inherited = taker.taken
+        return report
+
+    def watch(self, tables: Sequence[bytes]) -> None:
+        """Chooses, from the tables of all members at one step, the values that `shared_hash()` is over: those that changed since
+        the first step and are equal on all, where there are several members."""
+        opened = [_pickling.opened(table) for table in tables]
+        self._watched = set()
+        if len(opened) > 1:
+            common = set(opened[0]).intersection(*opened[1:])
+            self._watched = {key for key in common if len({table[key][1] for table in opened}) == 1 and
+                             all(table[key][0] != table[key][1] or table[key][2] for table in opened)}
+
+    def shared_hash(self) -> bytes:
+        """Over where the script is, and over the whole numbers and texts among the watched values."""
+        found = self._found()
+        hashed = hashlib.blake2b(self.signature(), digest_size=16)
+        for node in found.search.nodes:
+            if found.number_of(node) is None:
+                continue
+            path = found.path_of(node)
+            if node.kind == "iterator" and _iterators.kind_of(node.value) == "range" and len(path) > 1 and path[-1][0] == "i":
+                hashed.update(repr((path, _iterators.place_of(node.value))).encode())
+            for step, child in node.edges.items():
+                if isinstance(child, _search.Atom) and type(child.value) in (int, bool, str):
+                    key = _first.key_of(path + (step,))
+                    if key in self._watched:
+                        hashed.update(key + child.digest)
+        return hashed.digest()
+
+    def large(self) -> Dict[str, Any]:
+        """Modules and tensors that the script holds besides what is excluded, by name: candidates for the caller's own way to
+        replicate state."""
+        search = self._search()
+        named: Dict[str, Any] = {}
+        stack = [_frames.site_of(frame) for frame in _frames.frames()]
+        tops = {node.number for node in _search.top_modules(search.nodes, self._excluded)}
+        for node in search.nodes:
+            is_large = node.kind == "tensor" and node.value.numel() > _values.WHOLE_TENSOR and node.path[-1][0] not in "lg"
+            if node.number in tops or is_large:
+                named[_search.text_of(node.path, stack)] = node.value
+        return named
+
+    def values(self) -> Dict[str, str]:
+        """All small values and the places of iterators, by name, for comparing two runs."""
+        found = self._found()
+        stack = [_frames.site_of(frame) for frame in _frames.frames()]
+        made: Dict[str, str] = {}
+        for node in found.search.nodes:
+            path = found.path_of(node)
+            if node.kind == "iterator":
+                made[f"{_search.text_of(path, stack)} <place>"] = f"{_iterators.place_of(node.value)!r:.200}"
+            for step, child in node.edges.items():
+                name = _search.text_of(path + (step,), stack)
+                made[name] = _shown(child)
+        return made
+
+    def _search(self) -> Search:
+        return Search(_frames.frames(), self._excluded)
+
+    def _found(self) -> Found:
+        if self._first is None:
+            raise ValueError("note_first() comes first")
+        return Found(self._first, self._search())
+
+    def _taker(self, record: bytes, tables: Sequence[bytes]) -> Taker:
+        found = self._found()
+        opened = [_pickling.opened(table) for table in tables]
+        return Taker(record, opened, found.search, _frames.frames(), _first.table_of(found, set()))
+
+
+def _shown(child: Any) -> str:
+    if isinstance(child, Node):
+        return f"{type(child.value).__name__} {child.content.hex()}" if child.content else type(child.value).__name__
+    return f"{child.value!r:.200}"
