@@ -20,5 +20,6 @@ inline constexpr std::string_view kCheckpointFencedOut = "checkpoint_fenced_out"
 inline constexpr std::string_view kCheckpointSkipped = "checkpoint_skipped";
 inline constexpr std::string_view kCheckpointUnused = "checkpoint_unused";  // the run starts at its first step
 inline constexpr std::string_view kCheckpointNone = "checkpoint_none";
+inline constexpr std::string_view kCheckpointUnattached = "checkpoint_unattached";  // nothing was attached to its step
 
 }  // namespace elastictrain::protocol

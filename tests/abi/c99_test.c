@@ -92,6 +92,18 @@ static void has_no_peers(et_session* session) {
   CHECK(et_get_peer_monitors(NULL, sent, NULL, NULL, 1) == ET_ERROR_INVALID);
 }
 
+/* In a step. */
+static void has_attachments(et_session* session) {
+  uint32_t parts = 0;
+  size_t bytes = 0;
+  int found = 1;
+  CHECK(et_attach(session, "record", "abc", 3) == ET_OK);
+  CHECK(et_attach(session, "record", NULL, 3) == ET_ERROR_INVALID);
+  CHECK(et_attachment(session, "record", NULL, &bytes, &found) == ET_OK && found == 0);
+  CHECK(et_boundary(session, NULL) == ET_ERROR_INVALID);
+  CHECK(et_boundary(session, &parts) == ET_OK && (parts & ~(uint32_t)ET_BOUNDARY_END) == 0);
+}
+
 /* In a step and between steps. */
 static void shares_values(et_session* session) {
   double largest = 1.5;
@@ -201,6 +213,7 @@ static void uses_its_step(et_session* session, const et_batch* batch) {
   looks_ahead(session, batch);
   shares_values(session);
   starts_values(session);
+  has_attachments(session);
 }
 
 /* Least squares on y = 3 x with one weight; ends close to 3. */

@@ -580,6 +580,35 @@ et_status et_note(et_session* session, const char* key, const char* value) {
   return guarded([&] { session->session.note(key, value); });
 }
 
+et_status et_boundary(et_session* session, uint32_t* parts) {
+  if (session == nullptr || parts == nullptr) return null_argument();
+  return guarded([&] {
+    const auto brings = session->session.boundary();
+    *parts = 0;
+    if (brings.checkpoint) *parts |= ET_BOUNDARY_CHECKPOINT;
+    if (brings.change) *parts |= ET_BOUNDARY_CHANGE;
+    if (brings.stop) *parts |= ET_BOUNDARY_STOP;
+    if (brings.end) *parts |= ET_BOUNDARY_END;
+  });
+}
+
+et_status et_attach(et_session* session, const char* name, const void* data, size_t bytes) {
+  if (session == nullptr || name == nullptr || (data == nullptr && bytes != 0)) return null_argument();
+  return guarded([&] { session->session.attach(name, data, bytes); });
+}
+
+et_status et_attachment(const et_session* session, const char* name, void* data, size_t* bytes, int* found) {
+  if (session == nullptr || name == nullptr || bytes == nullptr || found == nullptr || (data == nullptr && *bytes != 0)) {
+    return null_argument();
+  }
+  const auto value = session->session.attachment(name);
+  *found = value ? 1 : 0;
+  if (!value) return ET_OK;
+  if (value->size() <= *bytes && !value->empty()) std::memcpy(data, value->data(), value->size());
+  *bytes = value->size();
+  return ET_OK;
+}
+
 et_status et_board_put(et_session* session, const char* key, const void* value, size_t bytes) {
   if (session == nullptr || key == nullptr || (value == nullptr && bytes != 0)) return null_argument();
   return guarded([&] { session->session.board_put(key, value, bytes); });

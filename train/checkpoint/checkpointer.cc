@@ -133,6 +133,7 @@ Status Checkpointer::Shared::write(const Snapshot& snapshot) {
   manifest.sample_count = snapshot.sample_count;
   manifest.progress = snapshot.progress;
   manifest.early = snapshot.early;
+  manifest.attachments = snapshot.attachments;
   manifest.layout_hash = layout_hash;
   {
     const std::lock_guard lock(mutex);

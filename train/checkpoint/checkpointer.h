@@ -33,6 +33,7 @@ struct Snapshot {
   std::uint64_t sample_count = 0;
   state::Progress progress;
   std::vector<state::EarlyValue> early = {};
+  std::vector<state::EarlyValue> attachments = {};
 };
 
 struct Note {

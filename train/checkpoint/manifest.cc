@@ -244,6 +244,7 @@ std::string to_json(const Manifest& manifest) {
                  {"data", {{"bytes", manifest.data_bytes}, {"xxh3_128", manifest.data_checksum}}},
                  {"early", named_values(manifest.early)},
                  {"lineage", pairs(manifest.lineage)}});
+  if (!manifest.attachments.empty()) object["attachments"] = named_values(manifest.attachments);
   // The round trip replaces text that is not UTF-8 by what dump() writes for it, so that the seal matches the file.
   return sealed(json::parse(dump(object, -1)));
 }
@@ -277,6 +278,7 @@ Result<Manifest> parse_manifest(std::span<const std::byte> text) {
   fields.adopt(data);
   fields.pairs("lineage", [&](auto generation, auto step) { manifest.lineage.push_back({generation, step}); });
   manifest.early = fields.values("early");
+  manifest.attachments = fields.values("attachments");
   const auto& sampler = manifest.progress.sampler;
   if (manifest.sample_count != 0 && sampler.cursor > manifest.sample_count) fields.complain("sampler");
   if (auto status = fields.status(); !status) return status.error();

@@ -20,7 +20,7 @@
 namespace elastictrain::checkpoint {
 
 inline constexpr std::uint64_t kFormat = 1;
-inline constexpr std::size_t kMaxManifestBytes = 16U << 20;  // early values may have 4 MiB, in two digits a byte
+inline constexpr std::size_t kMaxManifestBytes = 32U << 20;  // small values may have 12 MiB, in two digits a byte
 
 struct Manifest {
   Identity identity;  // generation with the progress' base; the step is progress.committed_step
@@ -34,6 +34,7 @@ struct Manifest {
   std::string data_checksum;  // 32 hexadecimal digits
   Lineage lineage;            // the fences that the writer knew
   std::vector<state::EarlyValue> early;
+  std::vector<state::EarlyValue> attachments;  // of the program, to this step
 };
 
 struct FenceRecord {

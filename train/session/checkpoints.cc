@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <string>
+#include <utility>
 
 #include "supervisor/protocol/note_keys.h"
 #include "train/session/control_plane.h"
@@ -48,6 +49,7 @@ void Checkpoints::resume() {
   if (loaded) {
     parts_.course.resume(loaded->manifest.progress);
     parts_.early.resume(loaded->manifest.early);
+    parts_.attachments.resume(loaded->manifest.attachments);
     resumed_step_ = parts_.course.committed_step();
     reports.tell(protocol::kCheckpointResumed, reason_of(*loaded, store.directory(), skipped.size()));
     return begin_beyond(loaded->newest_generation);
@@ -84,12 +86,20 @@ void Checkpoints::enter(const std::vector<protocol::Fence>& lineage, bool announ
                        course.progress().generation_base, announce && parts_.seat.rank == 0);
 }
 
-checkpoint::Snapshot Checkpoints::snapshot() const {
+checkpoint::Snapshot Checkpoints::snapshot() {
+  const Step step = parts_.course.committed_step();
+  const auto& attached = parts_.attachments.of(step);
+  if (attached.empty() && parts_.attachments.is_used() && std::exchange(unattached_, step) != step) {
+    parts_.reports.tell(protocol::kCheckpointUnattached,
+                        "the checkpoint of step " + std::to_string(step) +
+                            " lacks what the program attaches to others: nothing was attached to this step");
+  }
   return {.generation = counted_from_one(parts_.seat.generation),
           .world_size = parts_.seat.world_size(),
           .sample_count = parts_.course.sample_count(),
           .progress = parts_.course.progress(),
-          .early = parts_.early.values()};
+          .early = parts_.early.values(),
+          .attachments = attached};
 }
 
 bool Checkpoints::is_due(Step committed, Step steps) const {

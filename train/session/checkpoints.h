@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "train/checkpoint/checkpointer.h"
+#include "train/session/attachments.h"
 #include "train/session/audits.h"
 #include "train/session/course.h"
 #include "train/session/early_values.h"
@@ -30,6 +31,7 @@ class Checkpoints {
     const Seat& seat;
     Course& course;
     EarlyValues& early;
+    Attachments& attachments;
     Audits& audits;
     const Reports& reports;
     Lifecycle& lifecycle;
@@ -61,12 +63,13 @@ class Checkpoints {
  private:
   void begin_beyond(Generation newest_generation);
   void start_unrelated(const checkpoint::Store& store);
-  checkpoint::Snapshot snapshot() const;
+  checkpoint::Snapshot snapshot();
   void report_notes();
 
   const Parts parts_;
   std::unique_ptr<checkpoint::Checkpointer> checkpointer_;  // null without a directory
   std::optional<Step> resumed_step_;                        // of the checkpoint that this worker started from
+  Step unattached_ = 0;  // the last one whose checkpoint lacks attachments
   bool earlier_exist_ = false;                              // when this worker started
 };
 

@@ -13,6 +13,7 @@ ControlLane::ControlLane(std::uint32_t rank, std::uint32_t world_size, bool has_
 std::span<float> ControlLane::fill(const LaneInput& input) {
   std::fill(values_.begin(), values_.end(), 0.0F);
   values_[kReady] = input.swap_ready ? 1.0F : 0.0F;
+  values_[kPlanStops] = input.plan_stops ? 1.0F : 0.0F;
   values_[kStop] = input.wants_stop ? 1.0F : 0.0F;
   values_[kEndsData] = input.ends_data ? 1.0F : 0.0F;
   if (input.loss_samples != 0) {
@@ -36,6 +37,7 @@ std::span<float> ControlLane::fill(const LaneInput& input) {
 LaneOutput ControlLane::read() const {
   LaneOutput output;
   output.all_ready = values_[kReady] == static_cast<float>(world_size_);
+  output.plan_stops = output.all_ready && values_[kPlanStops] > 0;
   output.all_stop = values_[kStop] == static_cast<float>(world_size_);
   output.any_ends_data = values_[kEndsData] > 0;
   output.has_loss = values_[kLossWeight] > 0;

@@ -20,6 +20,7 @@ struct Claim {
 
 struct LaneInput {
   bool swap_ready = false;  // the next generation is committed and built here
+  bool plan_stops = false;  // and has no members: the run stops
   bool wants_stop = false;  // no plan can reach this worker anymore
   bool ends_data = false;   // the program's data are at an end
   double loss = 0;          // of the previous step, mean over `loss_samples`
@@ -33,6 +34,7 @@ struct LaneInput {
 
 struct LaneOutput {
   bool all_ready = false;
+  bool plan_stops = false;  // what all are ready for
   bool all_stop = false;
   bool any_ends_data = false;
   double loss = 0;
@@ -55,7 +57,7 @@ class ControlLane {
   // One entry per rank for the compute time, since a sum cannot show the slowest rank. Left out in very large worlds.
   static constexpr std::uint32_t kMaxTimedRanks = 1024;
   static constexpr std::size_t kClaimFields = 3;
-  enum Field : std::size_t { kReady, kStop, kEndsData, kLossSum, kLossWeight, kSquareSum, kSquareCount, kFields };
+  enum Field : std::size_t { kReady, kPlanStops, kStop, kEndsData, kLossSum, kLossWeight, kSquareSum, kSquareCount, kFields };
 
   bool times_ranks() const { return world_size_ <= kMaxTimedRanks; }
   std::size_t claims_at() const { return kFields + world_size_; }

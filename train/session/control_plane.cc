@@ -425,6 +425,11 @@ bool ControlPlane::swap_ready() const {
   const std::lock_guard lock(mutex_);
   return machine_.swap_ready();
 }
+bool ControlPlane::ready_to_stop() const {
+  const std::lock_guard lock(mutex_);
+  const auto* plan = machine_.ready_plan();
+  return plan != nullptr && plan->members.empty();
+}
 std::optional<protocol::GenerationPlan> ControlPlane::ready_plan() const {
   const std::lock_guard lock(mutex_);
   const auto* plan = machine_.ready_plan();

@@ -91,6 +91,7 @@ class ControlPlane {
   void checkpoint_ends();
   void finished();
   bool swap_ready() const;
+  bool ready_to_stop() const;  // the plan that is ready has no members
   // The plan that is built and committed here: the next boundary may bring it.
   std::optional<protocol::GenerationPlan> ready_plan() const;
   bool has_state() const;

@@ -14,6 +14,12 @@ bool Course::data_is_used_up() const {
   return data_.sample_count != 0 && next_sampler().epoch >= data_.epochs;
 }
 
+bool Course::is_used_up_after(const StepDivision& step, const std::vector<state::WorkerShare>& shares) const {
+  Course after = *this;
+  after.commit(step, false, shares);
+  return after.data_is_used_up();
+}
+
 double Course::fraction_of(std::uint64_t epoch) const {
   if (data_.sample_count == 0) return 0;
   const auto& next = progress_.sampler;

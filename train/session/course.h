@@ -33,6 +33,8 @@ class Course {
   bool data_is_used_up() const;
   // After the committed step every worker has a replica of its own. All workers know it of each other.
   bool replicas_differ() const { return averaged_until_ != 0 && averaged_until_ == progress_.committed_step; }
+  // The same once `step` is committed, unless a change follows it.
+  bool is_used_up_after(const StepDivision& step, const std::vector<state::WorkerShare>& shares) const;
   // The program's data end with the committed step, on all workers.
   void end_data() { data_ended_at_ = progress_.committed_step; }
   // The part of `epoch` that is used.

@@ -112,8 +112,11 @@ void Membership::resume_local_state() {
 
 Status Membership::replicate_from_first_rank() {
   const Seat& seat = parts_.seating.seat();
-  const auto first = broadcast_header(seat, parts_.handover.header());
+  auto mine = parts_.handover.header();
+  mine.attachments = parts_.attachments.resumed();
+  const auto first = broadcast_header(seat, mine);
   if (!first) return first.error();
+  parts_.attachments.resume(first->attachments);
   parts_.course.adopt(first->progress);
   parts_.early.adopt(*first);
   const bool is_initial = parts_.course.committed_step() == 0 && !has_foreign_state_;

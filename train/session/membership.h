@@ -5,6 +5,7 @@
 // generation that does not come is followed by the wait for the next one.
 #pragma once
 
+#include "train/session/attachments.h"
 #include "train/session/audits.h"
 #include "train/session/checkpoints.h"
 #include "train/session/control_plane.h"
@@ -34,6 +35,7 @@ class Membership {
     SeatView& view;
     Course& course;
     EarlyValues& early;
+    Attachments& attachments;
     ForwardState& forward;
     FirstState& first;
     LocalState& local;

@@ -12,6 +12,7 @@
 #include <string>
 
 #include "elastictrain/session.hpp"
+#include "train/session/attachments.h"
 #include "train/session/device_side.h"
 #include "train/session/early_values.h"
 #include "train/session/environment.h"
@@ -40,6 +41,7 @@ struct Program {
   DataOptions data;
   state::StateBuffers buffers;
   EarlyValues early;
+  Attachments attachments;
   ForwardState forward;
   FirstState first;
   LocalState local;

@@ -141,6 +141,17 @@ StepReport Session::last_step() const {
 void Session::note(std::string_view key, std::string_view value) {
   impl_->note(key, value);
 }
+Boundary Session::boundary() {
+  return impl_->boundary();
+}
+void Session::attach(std::string_view name, const void* data, std::size_t bytes) {
+  impl_->attach(name, data, bytes);
+}
+std::optional<std::span<const std::byte>> Session::attachment(std::string_view name) const {
+  const auto* value = impl_->attachment(name);
+  if (value == nullptr) return std::nullopt;
+  return std::span<const std::byte>(*value);
+}
 void Session::board_put(std::string_view key, const void* value, std::size_t bytes) {
   impl_->board_put(key, {static_cast<const char*>(value), bytes});
 }

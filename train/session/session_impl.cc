@@ -297,13 +297,41 @@ void Session::Impl::settle(Status status, bool frees_state) {
   worker.measurements.clock().collective_ends(worker.device.sum_time(step));
 }
 
-void Session::Impl::commit_step(const StepMetrics& metrics) {
-  require_step("commit_step() without next_batch()");
+// All that others take part in is done, and what the lane says is known.
+void Session::Impl::finish_sums() {
   settle_background();
-  auto& worker = *worker_;
-  if (!worker.runner.step().lane_sent) all_reduce(nullptr, 0);
+  if (!worker_->runner.step().lane_sent) all_reduce(nullptr, 0);
   send_first_state(false);
   free_state();
+}
+
+Boundary Session::Impl::boundary() {
+  require_step("boundary() outside a step; call it between the step's sums and commit_step()");
+  finish_sums();
+  auto& worker = *worker_;
+  if (worker.runner.step().discarded || worker.runner.step().is_local) return {};
+  const auto& lane = worker.lane.read();
+  worker.runner.count_used(lane.claims);
+  const auto& division = worker.runner.step().division;
+  const auto& shares = worker.seating.seat().shares;
+  const Step committed = worker.course.committed_step() + division.steps;
+  Boundary brings{.change = lane.all_ready && !lane.plan_stops, .stop = lane.plan_stops || lane.all_stop};
+  brings.end = lane.any_ends_data || worker.course.is_used_up_after(division, shares);
+  const bool is_last = brings.stop || brings.end;
+  brings.checkpoint = worker.checkpoints.is_open() && (is_last || worker.checkpoints.is_due(committed, division.steps));
+  return brings;
+}
+
+void Session::Impl::attach(std::string_view name, const void* data, std::size_t bytes) {
+  require_step("attach() outside a step; call it between next_batch() and commit_step()");
+  lifecycle_.require(data != nullptr || bytes == 0, "attach() with a null pointer; pass the value's address");
+  program_.attachments.attach(name, {static_cast<const std::byte*>(data), session::bytes_of("attach()", bytes, 1)});
+}
+
+void Session::Impl::commit_step(const StepMetrics& metrics) {
+  require_step("commit_step() without next_batch()");
+  finish_sums();
+  auto& worker = *worker_;
   worker.device.mark_state(worker.runner.step());
   if (worker.runner.step().discarded) return discard_step();
   worker.averaging.apply_correction();
@@ -342,6 +370,7 @@ void Session::Impl::commit_progress(const StepMetrics& metrics) {
   worker.course.commit(step.division, step.averages, seat.shares);
   run_ahead();
   program_.early.commit();
+  program_.attachments.commit(worker.course.committed_step());
   program_.log.step(worker.course.committed_step(), seat.rank, seat.world_size(), seat.generation);
   if (plane_) worker.measurements.publish(step.division, worker.course, seat, now);
   worker.audits.step_committed(std::move(step));
@@ -378,6 +407,7 @@ void Session::Impl::discard_step() {
   worker_->measurements.clock().step_ends(session::Clock::now());
   worker_->runner.take();
   program_.early.discard();
+  program_.attachments.discard();
   program_.local.discard();
   plane_->step_discarded();
   meets_others_in_next_step_ = true;

@@ -52,6 +52,9 @@ class __attribute__((visibility("hidden"))) Session::Impl {
   void all_reduce_async(float* gradient, std::size_t count);
   void all_reduce_typed(void* gradient, std::size_t count, DataType type, bool in_background);
   void wait_all_reduce();
+  Boundary boundary();
+  void attach(std::string_view name, const void* data, std::size_t bytes);
+  const std::vector<std::byte>* attachment(std::string_view name) const { return program_.attachments.find(name); }
   void commit_step(const StepMetrics& metrics);
   void finish();
   void end_data();
@@ -123,6 +126,7 @@ class __attribute__((visibility("hidden"))) Session::Impl {
   void reduce_host(session::Bucket& bucket, bool in_background);
   void reduce_device(session::Bucket& bucket, void* stream, bool in_background);
   void settle(Status status, bool frees_state);
+  void finish_sums();
   void send_first_state(bool in_background);
   void free_state();
   bool reach_next_step();

@@ -6,6 +6,7 @@ namespace elastictrain::session {
 
 std::span<float> StepLane::fill() {
   input_.swap_ready = plane_ != nullptr && plane_->swap_ready();
+  input_.plan_stops = plane_ != nullptr && plane_->ready_to_stop();
   input_.wants_stop = plane_ != nullptr && plane_->orphaned();
   input_.ends_data = ends_data_;
   input_.claim = claim_;

@@ -6,7 +6,7 @@
 namespace elastictrain::state {
 namespace {
 
-constexpr std::uint64_t kMagic = 0x3554535445544c45ULL;  // "ELTETST5" in memory; the digit is the format's version
+constexpr std::uint64_t kMagic = 0x3654535445544c45ULL;  // "ELTETST6" in memory; the digit is the format's version
 
 class Writer {
  public:
@@ -97,6 +97,24 @@ void put_progress(Writer& out, const Progress& progress) {
   }
 }
 
+void put_values(Writer& out, const std::vector<EarlyValue>& values) {
+  out.put(std::uint64_t{values.size()});
+  for (const auto& value : values) {
+    out.put(std::as_bytes(std::span(value.name)));
+    out.put(std::span(value.bytes));
+  }
+}
+
+std::vector<EarlyValue> read_values(Reader& in) {
+  std::vector<EarlyValue> values(in.count(2));
+  for (auto& value : values) {
+    const auto name = in.bytes();
+    value.name.assign(reinterpret_cast<const char*>(name.data()), name.size());
+    value.bytes = in.bytes();
+  }
+  return values;
+}
+
 Progress read_progress(Reader& in) {
   Progress progress;
   progress.committed_step = in.number();
@@ -153,11 +171,8 @@ std::vector<std::byte> encode_header(const TransferHeader& header) {
   }
   out.put(header.averaged_until);
   out.put(header.data_ended_at);
-  out.put(std::uint64_t{header.early.size()});
-  for (const auto& value : header.early) {
-    out.put(std::as_bytes(std::span(value.name)));
-    out.put(std::span(value.bytes));
-  }
+  put_values(out, header.early);
+  put_values(out, header.attachments);
   return out.finish();
 }
 
@@ -201,12 +216,8 @@ Result<TransferHeader> decode_header(std::span<const std::byte> bytes) {
   }
   header.averaged_until = in.number();
   header.data_ended_at = in.number();
-  header.early.resize(in.count(2));
-  for (auto& value : header.early) {
-    const auto name = in.bytes();
-    value.name.assign(reinterpret_cast<const char*>(name.data()), name.size());
-    value.bytes = in.bytes();
-  }
+  header.early = read_values(in);
+  header.attachments = read_values(in);
   if (!in.done() || !is_well_formed(header.progress.sampler)) return damaged();
   return header;
 }

@@ -69,6 +69,8 @@ struct TransferHeader {
   Step averaged_until = 0;
   Step data_ended_at = 0;  // the step with which the program ended its data for all; 0: it has not
   std::vector<EarlyValue> early;
+  // In a first broadcast: what the program had attached to the checkpoint with which the run begins.
+  std::vector<EarlyValue> attachments;
 
   bool replicas_differ() const { return averaged_until != 0 && averaged_until == progress.committed_step; }
 };
@@ -79,7 +81,7 @@ Slice slice_of_donor(std::uint64_t total_bytes, std::uint32_t index, std::uint32
 Slice slice_to_compare(std::uint64_t total_bytes, std::uint32_t index, std::uint32_t count, bool replicas_differ);
 
 inline constexpr std::size_t kHeaderPrefixBytes = 16;  // magic and length of the whole
-inline constexpr std::size_t kMaxHeaderBytes = 8U << 20;
+inline constexpr std::size_t kMaxHeaderBytes = 20U << 20;  // early values of 4 MiB, attachments of 8 MiB
 
 std::vector<std::byte> encode_header(const TransferHeader& header);
 // Reads the length of the whole header from the first kHeaderPrefixBytes.

@@ -21,7 +21,8 @@ Manifest example() {
                     .data_bytes = 4321,
                     .data_checksum = checksum_of({}),
                     .lineage = {{1, 1}, {3, 80}},
-                    .early = {{"layout", {std::byte{0}, std::byte{255}, std::byte{16}}}, {"empty", {}}}};
+                    .early = {{"layout", {std::byte{0}, std::byte{255}, std::byte{16}}}, {"empty", {}}},
+                    .attachments = {{"record", {std::byte{9}}}}};
   auto& progress = manifest.progress;
   progress.committed_step = 120;
   progress.samples_used = 99'999;
@@ -44,6 +45,7 @@ TEST_CASE("a manifest comes back as it was written") {
   CHECK(parsed->data_checksum == manifest.data_checksum);
   CHECK(parsed->lineage == manifest.lineage);
   CHECK(parsed->early == manifest.early);
+  CHECK(parsed->attachments == manifest.attachments);
   CHECK(parsed->progress.samples_used == 99'999);
   CHECK(parsed->progress.generation_base == 1ULL << 60);
   CHECK(parsed->progress.sampler == manifest.progress.sampler);

@@ -12,6 +12,8 @@ namespace {
 
 using Calls = std::vector<std::pair<std::string, std::function<void()>>>;
 
+float value = 1;
+
 std::string returned_of(const Calls& calls) {
   std::string returned;
   for (const auto& [name, call] : calls) {
@@ -24,10 +26,19 @@ std::string returned_of(const Calls& calls) {
   return returned;
 }
 
+Calls calls_with_values(Session& session) {
+  return {
+      {"boundary", [&] { session.boundary(); }},
+      {"attach", [&] { session.attach("key", &value, sizeof value); }},
+      {"attachment", [&] { (void)session.attachment("key"); }},
+      {"board_put", [&] { session.board_put("key", &value, sizeof value); }},
+      {"board_get", [&] { (void)session.board_get("key"); }},
+  };
+}
+
 }  // namespace
 
 std::string calls_that_return(Session& session) {
-  static float value = 1;
   static std::vector<float> room(64);
   static int equal = 0;
   constexpr std::uint64_t one = 1;
@@ -89,11 +100,9 @@ std::string calls_that_return(Session& session) {
       {"early", [&] { session.early("new"); }},
       {"last_step", [&] { session.last_step(); }},
       {"rank", [&] { session.rank(); }},
-      {"board_put", [&] { session.board_put("key", &value, sizeof value); }},
-      {"board_get", [&] { (void)session.board_get("key"); }},
       {"finish", [&] { session.finish(); }},
   };
-  return returned_of(calls);
+  return returned_of(calls_with_values(session)) + returned_of(calls);
 }
 
 }  // namespace elastictrain::test

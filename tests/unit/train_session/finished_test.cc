@@ -14,7 +14,7 @@ namespace elastictrain::test {
 namespace {
 
 const std::string kValuesAndNothing =
-    "monitors peer_monitors measure_gradient_variance half_batch early last_step rank finish ";
+    "attachment monitors peer_monitors measure_gradient_variance half_batch early last_step rank finish ";
 
 TEST_CASE("after finish() of a program without a launcher each call is refused or returns a value") {
   Session session;

@@ -35,7 +35,7 @@ bool can_be_created() {
 
 // They read or set a value of the child's own copy.
 constexpr const char* kCallsOnValues =
-    "monitors peer_monitors measure_gradient_variance half_batch early last_step rank ";
+    "attachment monitors peer_monitors measure_gradient_variance half_batch early last_step rank ";
 
 enum ChildEnd { kDestroys, kExits, kOutlives };
 

@@ -157,7 +157,8 @@ TransferHeader example() {
                        .learning_rate = {.from = 1.5, .to = 2.5, .length_steps = 20, .done_steps = 5}},
           .next_shares = {{WorkerId{7}, 32}, {WorkerId{4'000'000'000}, 0, true}},
           .data_ended_at = 21,
-          .early = {{"layout", {std::byte{1}, std::byte{2}, std::byte{3}}}, {"", {}}}};
+          .early = {{"layout", {std::byte{1}, std::byte{2}, std::byte{3}}}, {"", {}}},
+          .attachments = {{"record", {std::byte{4}}}}};
 }
 
 TEST_CASE("the transfer header survives the wire") {
@@ -170,6 +171,7 @@ TEST_CASE("the transfer header survives the wire") {
   CHECK(decoded->progress.committed_step == 9);
   CHECK(decoded->data_ended_at == 21);
   CHECK(decoded->early == example().early);
+  CHECK(decoded->attachments == example().attachments);
   CHECK(decoded->progress.learning_rate.factor() == 1.75);
 }
 

@@ -33,6 +33,8 @@ TEST_CASE("workers swap where all are ready, stop where all want to, and end the
   CHECK_FALSE(sum_of({{.swap_ready = true}, {}, {}}).all_ready);
   CHECK_FALSE(sum_of({{.swap_ready = true}, {.swap_ready = true}, {}}).all_ready);
   CHECK(sum_of({{.swap_ready = true}, {.swap_ready = true}, {.swap_ready = true}}).all_ready);
+  CHECK(sum_of({{.swap_ready = true, .plan_stops = true}, {.swap_ready = true}}).plan_stops);
+  CHECK_FALSE(sum_of({{.swap_ready = true, .plan_stops = true}, {}}).plan_stops);
   CHECK_FALSE(sum_of({{.wants_stop = true}, {}}).all_stop);
   CHECK(sum_of({{.wants_stop = true}, {.wants_stop = true}}).all_stop);
   CHECK_FALSE(sum_of({{}, {}}).any_ends_data);

@@ -292,6 +292,21 @@ ET_API et_status et_request_topology(et_session* session, const char* name);
 ET_API et_status et_step_based_schedule(const char* schedule, uint64_t step, uint32_t* workers);
 /* Up to 1,000 notes at once and 50 a second; the rest is dropped and counted. A value has at most 64 KiB. */
 ET_API et_status et_note(et_session* session, const char* key, const char* value);
+/* What the open step's commit will do, the same on all members: any of et_boundary_part. Behind the step's last sum; on
+ * all workers if the step has none. */
+typedef enum et_boundary_part {
+  ET_BOUNDARY_CHECKPOINT = 1,
+  ET_BOUNDARY_CHANGE = 2,
+  ET_BOUNDARY_STOP = 4,
+  ET_BOUNDARY_END = 8 /* of the data */
+} et_boundary_part;
+ET_API et_status et_boundary(et_session* session, uint32_t* parts);
+/* A value that becomes part of the checkpoint of the open step, if one is written; the first rank's counts. All of a step
+ * together: 8 MiB. */
+ET_API et_status et_attach(et_session* session, const char* name, const void* data, size_t bytes);
+/* From the checkpoint with which this run has begun. `bytes`: in: room at `data`; out: the value's size, which is copied
+ * if it fits. `found`, out: 0 if there is none. */
+ET_API et_status et_attachment(const et_session* session, const char* name, void* data, size_t* bytes, int* found);
 /* The board of the run: small values by key that its workers leave for one another, members or not, from
  * et_session_create() on; any thread. A value stays until it is replaced. A key has at most 200 bytes, a value 4 MiB, all
  * of the run 64 MiB. et_board_put() does not wait. */

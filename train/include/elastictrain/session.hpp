@@ -192,6 +192,14 @@ struct Change {
   std::string reason;
 };
 
+// What the open step's commit will do; the same on all members.
+struct Boundary {
+  bool checkpoint = false;  // a checkpoint of this step is written, unless the disk or a loss prevents it
+  bool change = false;      // the membership changes: this worker gets another seat, or leaves
+  bool stop = false;        // the run stops
+  bool end = false;         // the data end with this step
+};
+
 enum class Outcome {
   kRunning,
   kFinished,  // all epochs are done
@@ -303,6 +311,19 @@ class ELASTICTRAIN_CPP_API Session {
   void all_reduce_device(void* device_gradient, std::size_t count, DataType type, void* stream = nullptr);
   void all_reduce_device_async(void* device_gradient, std::size_t count, DataType type, void* stream = nullptr);
 
+  // What the commit of the open step will do. Known from the step's first sum on, with which the workers agree on it;
+  // call it behind the step's last sum, where it makes one if there was none (then on all workers). A loss before the
+  // commit may still prevent the change or the stop. Nothing for a worker that is behind, whose step is given up, and in
+  // the batches of a round before its last one.
+  Boundary boundary();
+  // Adds a value to the checkpoint of the open step, if one is written: that of the worker that writes it counts, which
+  // is the first rank (in an emergency one worker of each host). Call it before commit_step(), at least where boundary()
+  // says so. All values of a step together: 8 MiB. A checkpoint has only what was attached to its very step: without
+  // it, it has none, and the journal says so (checkpoint_unattached).
+  void attach(std::string_view name, const void* data, std::size_t bytes);
+  // What was attached to the checkpoint with which this run has begun: after start(), on each worker of the first
+  // generation, whatever its size. Nothing otherwise. Valid as long as the session.
+  std::optional<std::span<const std::byte>> attachment(std::string_view name) const;
   void commit_step(const StepMetrics& metrics = {});
 
   // For a program that ends by a condition of its own: its data end, for all workers, with the step whose first

@@ -13,7 +13,7 @@ import os
 import sys
 import threading
 from dataclasses import dataclass
-from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
+from typing import Any, Callable, Dict, FrozenSet, List, Optional, Sequence, Tuple
 
 from . import _helpers, _memory
 from . import _interface as c
@@ -21,6 +21,7 @@ from .errors import ElasticError, Interrupted, SessionError
 
 RUNNING, FINISHED, LEFT, STOPPED = "running", "finished", "left", "stopped"
 _OUTCOMES = (RUNNING, FINISHED, LEFT, STOPPED)
+_BOUNDARY = ("checkpoint", "change", "stop", "end")  # by bit
 _SYNCHRONIZATIONS = ("s-sgd", "averaging", "pair-averaging")
 _ERRORS = {c.SESSION: SessionError, c.INTERRUPTED: Interrupted}
 TYPES = {"float32": 0, "float16": 1, "bfloat16": 2, "float64": 3, "int32": 4, "int64": 5, "uint8": 6, "bool": 7}
@@ -260,6 +261,24 @@ class Session:
         self._do("broadcast", memory.address, memory.bytes)
         self._step_kept.append(values)
 
+    def boundary(self) -> FrozenSet[str]:
+        """What the open step's commit will do, the same on all members: "checkpoint" (one of this step is written), "change"
+        (of the membership), "stop" (of the run), "end" (of the data). Behind the step's last sum; on all workers if it has
+        none. Empty for a worker whose step is given up because it is behind the others."""
+        parts = ctypes.c_uint32()
+        self._do("boundary", ctypes.byref(parts))
+        return frozenset(name for bit, name in enumerate(_BOUNDARY) if parts.value >> bit & 1)
+
+    def attach(self, name: str, value: bytes) -> None:
+        """In a step: a value that becomes part of its checkpoint, if one is written; the first rank's counts. All of a step
+        together: 8 MiB. A checkpoint of a step to which nothing was attached has none."""
+        self._do("attach", name.encode(), value, len(value))
+
+    def attachment(self, name: str) -> Optional[bytes]:
+        """After start(): what was attached to the checkpoint with which this run has begun, on each worker of its first
+        generation. None otherwise."""
+        return self._read("attachment", name.encode())
+
     def commit_step(self, loss: Optional[float] = None) -> None:
         """Ends the step; memberships change here. `loss`: mean over this worker's samples."""
         metrics = None if loss is None else ctypes.byref(c.StepMetrics(loss=loss))
@@ -388,16 +407,7 @@ class Session:
     def board_get(self, key: str, timeout_s: float = 0.0) -> Optional[bytes]:
         """The value, waiting for it up to `timeout_s`. None: there is none, or the supervisor, which may be away, has not
         answered within at least 5 s."""
-        room = 1 << 16
-        while True:
-            buffer, size, found = ctypes.create_string_buffer(room), ctypes.c_size_t(room), ctypes.c_int()
-            wait_ms = int(min(max(timeout_s, 0.0), 1e6) * 1000)
-            self._do("board_get", key.encode(), wait_ms, buffer, ctypes.byref(size), ctypes.byref(found))
-            if not found.value:
-                return None
-            if size.value <= room:
-                return buffer.raw[:size.value]
-            room = size.value
+        return self._read("board_get", key.encode(), int(min(max(timeout_s, 0.0), 1e6) * 1000))
 
     # --- Requests and figures
 
@@ -521,6 +531,18 @@ class Session:
         if raised is not None:
             raise raised
         self._raise_for(status)
+
+    def _read(self, name: str, *arguments: Any) -> Optional[bytes]:
+        """Bytes of any length; None: there are none."""
+        room = 1 << 16
+        while True:
+            buffer, size, found = ctypes.create_string_buffer(room), ctypes.c_size_t(room), ctypes.c_int()
+            self._do(name, *arguments, buffer, ctypes.byref(size), ctypes.byref(found))
+            if not found.value:
+                return None
+            if size.value <= room:
+                return buffer.raw[:size.value]
+            room = size.value
 
     def _number(self, name: str) -> Any:
         return getattr(self._library, f"et_{name}")(self._handle)
