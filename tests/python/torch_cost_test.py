@@ -213,6 +213,24 @@ class Cost(unittest.TestCase):
         self.assertLessEqual(copies, len(list(model.parameters())) + 1, "one copy for each gradient, and the small values")
         self.assertEqual({bucket.flat.dtype for bucket in buckets}, {torch.bfloat16})
 
+    def test_a_device_gets_one_copy_for_each_bucket(self):
+        self.enterContext(mock.patch.object(_gradients, "BUCKET_BYTES", 1 << 20))
+        model = layers(6)
+        run = elastictrain.torch.elastic(model, torch.optim.SGD(model.parameters(), lr=0.01), WIDE, batch=4, leave="return")
+        self.addCleanup(run.close)
+        for bucket in run._gradients._buckets:
+            bucket.takes_each = False
+        for (x,) in run:
+            loss = model(x).square().mean()
+            with Counter() as counter:
+                loss.backward()
+            expected = torch.autograd.grad(model(x).square().mean(), list(model.parameters()))
+            for parameter, gradient in zip(model.parameters(), expected):
+                self.assertTrue(torch.allclose(parameter.grad, gradient))
+            self.assertEqual(counter.operators["aten._foreach_copy_"], len(run._gradients._buckets))
+            run._optimizers[0].step()
+            run._optimizers[0].zero_grad()
+
     # --- Along the pass
 
     def left_at(self, model, compiled=False):

@@ -1,12 +1,11 @@
 """Gradients in buckets of a layout that is equal on all workers, reduced while the backward pass computes the next ones.
 
 The layout follows from the model, and from the second step on from the order in which gradients arrived on the first worker, if
-that lets them leave earlier; a joiner has both before its first step. A parameter's hook copies its gradient into the bucket and
-makes the bucket's memory its `.grad`. Buckets are reduced in the order of the layout on all workers, whatever the order in which
+that lets them leave earlier; a joiner has both before its first step. Gradients are copied into their bucket, whose memory becomes their `.grad`. Buckets are reduced in the order of the layout on all workers, whatever the order in which
 gradients arrive.
 """
 
-from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
+from typing import Any, Callable, Dict, Iterable, List, Optional, Sequence, Tuple
 
 import torch
 
@@ -36,6 +35,8 @@ class Bucket:
         self.slots: List[Slot] = []
         self.flat = torch.empty(0)
         self.missing = 0
+        # Copies a gradient as soon as it is there, while a CPU has it in its cache. A device gets one kernel for all of them.
+        self.takes_each = False
 
     def add(self, slot: Slot) -> None:
         self.slots.append(slot)
@@ -43,6 +44,7 @@ class Bucket:
 
     def allocate(self) -> None:
         first = self.slots[0].parameter
+        self.takes_each = first.device.type == "cpu"
         count = sum(slot.parameter.numel() for slot in self.slots)
         self.flat = torch.zeros(count, dtype=first.dtype, device=first.device)
         begin = 0
@@ -149,12 +151,17 @@ class Gradients:
             self._ending = True
             torch.autograd.Variable._execution_engine.queue_callback(self.end)
             self.at_first()
-        self._take(slot)
+        bucket = slot.bucket
         if not slot.arrived:
             slot.arrived = True
-            slot.bucket.missing -= 1
+            bucket.missing -= 1
             self._order.arrived(slot.number)
-        self._submit_complete()
+        if bucket.takes_each:
+            _take((slot,))
+        if bucket.missing == 0:
+            if not bucket.takes_each:
+                _take(bucket.slots)
+            self._submit_complete()
 
     def _weighted(self, gradient: torch.Tensor) -> torch.Tensor:
         """Of one pass, before it is added to those of the earlier ones."""
@@ -167,16 +174,6 @@ class Gradients:
     def _end_pass(self) -> None:
         self._in_pass, self._pass = False, self._pass + 1
 
-    def _take(self, slot: Slot) -> None:
-        gradient = slot.parameter.grad
-        if gradient is None:
-            return
-        if gradient.is_sparse:
-            raise RuntimeError(f"the gradient of '{slot.name}' is sparse; create its Embedding with sparse=False")
-        if gradient.data_ptr() != slot.view.data_ptr():
-            slot.view.copy_(gradient)
-            slot.parameter.grad = slot.view
-
     def _submit_complete(self) -> None:
         while self._next < len(self._buckets) and self._buckets[self._next].missing == 0:
             submit(self._session, self._buckets[self._next].flat)
@@ -184,7 +181,7 @@ class Gradients:
 
     def end(self) -> None:
         """At the end of the backward pass, on the thread that called it: waits for all sums."""
-        self._take_missing([slot for slot in self._slots if not slot.arrived])
+        self._fill(bucket for bucket in self._buckets if bucket.missing)
         self._submit_complete()
         self.before_end()
         self._session.wait_all_reduce()
@@ -194,20 +191,42 @@ class Gradients:
             self._hand_out(used)
             self._order.settle()
 
-    def _take_missing(self, slots: List[Slot]) -> None:
-        """Parameters that this pass did not use; earlier passes of the step may have."""
-        unused = [slot.view for slot in slots if slot.parameter.grad is None]
+    def _fill(self, buckets: Iterable[Bucket]) -> None:
+        """With parameters that this pass did not use; earlier passes of the step may have."""
+        rest = []
+        for bucket in buckets:
+            rest += bucket.slots
+            bucket.missing = 0
+        unused = [slot.view for slot in rest if slot.parameter.grad is None]
         if unused:
             torch._foreach_zero_(unused)
-        for slot in slots:
-            self._take(slot)
-            slot.bucket.missing -= 1
+        _take(rest)
 
     def _hand_out(self, used: List[float]) -> None:
         """A parameter that no worker used keeps its `.grad`, which is usually None, as in a program of one process."""
         for slot, share in zip(self._slots, used):
             if share > 0 and slot.parameter.grad is not slot.view:
                 slot.parameter.grad = slot.view
+
+
+def _take(slots: Sequence[Slot]) -> None:
+    """Those gradients that are not there yet, with one operator."""
+    views, gradients = [], []
+    for slot in slots:
+        gradient = slot.parameter.grad
+        if gradient is None or gradient is slot.view:
+            continue
+        if gradient.is_sparse:
+            raise RuntimeError(f"the gradient of '{slot.name}' is sparse; create its Embedding with sparse=False")
+        if gradient.data_ptr() != slot.view.data_ptr():
+            views.append(slot.view)
+            gradients.append(gradient)
+    if views:
+        with torch.no_grad():
+            torch._foreach_copy_(views, gradients)
+    for slot in slots:
+        if slot.parameter.grad is not None and slot.parameter.grad is not slot.view:
+            slot.parameter.grad = slot.view
 
 
 def submit(session: Session, values: torch.Tensor) -> None:

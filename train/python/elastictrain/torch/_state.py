@@ -18,7 +18,7 @@ from ..session import Session
 
 LENGTH_BYTES = 4
 HEADER_BYTES = 2 * LENGTH_BYTES  # length and checksum
-CHECKED_IN_A_STEP = 128
+CHECKED_IN_A_STEP = 32
 Reader = Callable[[], torch.Tensor]  # of the tensor that the program uses now
 
 
