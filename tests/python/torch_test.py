@@ -76,6 +76,20 @@ class Training(unittest.TestCase):
         self.assertEqual(len(batches), 18)
         self.assertTrue(torch.equal(values_of(model), values_of(other)))
 
+    def test_the_norm_of_a_step_is_that_of_its_gradients(self):
+        """Not of statistics and small values, which travel with them."""
+        model = make_model()
+        optimizer = torch.optim.AdamW(model.parameters(), lr=0.01)
+        run = self.elastic(model, optimizer)
+        norms = []
+        for x, y in run:
+            if norms:
+                self.assertAlmostEqual(run.session.last_step().gradient_norm / norms[0], 1.0, places=4)
+                break
+            nn.functional.cross_entropy(model(x), y).backward()
+            norms.append(float(torch.cat([parameter.grad.flatten() for parameter in model.parameters()]).norm()))
+            optimizer.step()
+
     def test_a_step_of_two_passes_sums_both(self):
         model = nn.Linear(6, 3)
         optimizer = torch.optim.SGD(model.parameters(), lr=0.1)

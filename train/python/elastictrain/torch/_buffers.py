@@ -13,6 +13,8 @@ import torch
 from torch import nn
 from torch.nn.modules.batchnorm import _NormBase
 
+from ._host_floats import BESIDE
+
 LARGEST_STATISTIC = 65536  # elements
 
 
@@ -70,6 +72,7 @@ class Buffers:
         self.constant: List[Buffer] = list(self._all)
         self._statistics: List[Statistics] = []
         self._counters: List[Counters] = []
+        self._memory = torch.empty(0)
 
     def find_running(self, after_pass: bool) -> None:
         """After a trial pass: its writes tell. Without one every buffer of a size of statistics counts."""
@@ -87,6 +90,7 @@ class Buffers:
 
     def use(self, values: torch.Tensor) -> None:
         """The memory in which they travel, so many floats."""
+        self._memory = values
         for part, own in zip(self._statistics, values.split([part.count() for part in self._statistics])):
             part.use(own)
 
@@ -96,11 +100,15 @@ class Buffers:
 
     def put(self) -> None:
         """This step's values into that memory."""
-        for statistics in self._statistics:
-            statistics.put()
+        for part in self._groups():
+            part.put()
+        if self._statistics:
+            self._memory.mul_(BESIDE)
 
     def take(self) -> None:
         """The means of a step are there: writes the state, and gives it to the modules."""
+        if self._statistics:
+            self._memory.mul_(1 / BESIDE)
         for part in self._groups():
             part.advance()
         self.restore()
@@ -152,6 +160,10 @@ class Alike:
         with torch.no_grad():
             torch._foreach_copy_(parts, values)
 
+    def put(self) -> None:
+        """The pass is over: what the state needs of it."""
+        raise NotImplementedError
+
     def advance(self) -> None:
         """The state to that after the step."""
         raise NotImplementedError
@@ -202,10 +214,13 @@ class Counters(Alike):
     def open(self) -> None:
         self._set(self._at_begin, self._live())
 
-    def advance(self) -> None:
+    def put(self) -> None:
+        """The negative advance takes the place of the values at the begin."""
         with torch.no_grad():
             torch._foreach_sub_(self._at_begin, self._live())
-            self._state.sub_(self._begin)
+
+    def advance(self) -> None:
+        self._state.sub_(self._begin)
 
 
 def _alike(buffers: Sequence[Buffer]) -> List[List[Buffer]]:

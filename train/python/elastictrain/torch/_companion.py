@@ -9,7 +9,7 @@ import torch
 
 from ._buffers import Buffers
 from ._gradients import Gradients, submit
-from ._host_floats import HostFloats
+from ._host_floats import BESIDE, HostFloats
 from ._likeness import Likeness
 from ._state import State
 from ..session import Session
@@ -31,7 +31,7 @@ class Companion:
         else:
             lane, written = torch.zeros(sum(sizes)), torch.zeros(buffers.count(), device=device)
             self._sums = [written, lane] if len(written) else [lane]
-        self._used, self._alike, self._small = (HostFloats(part) for part in lane.split(sizes))
+        self._used, self._alike, self._small = (HostFloats(part, BESIDE) for part in lane.split(sizes))
         buffers.use(written)
         self._sent: Optional[bytes] = None
         self._step = 0
