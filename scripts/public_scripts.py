@@ -23,6 +23,7 @@ import judge  # noqa: E402
 import launch  # noqa: E402
 
 MODES = ("torchrun", "elastictrain-torchrun", "torch", "resize", "kill", "resume")
+EVENTS = {"resize": launch.resize_through, "kill": launch.kill_through, "resume": launch.stop_and_resume}
 CHECKPOINTS = ("--set", "checkpoint.directory=checkpoints")
 
 
@@ -36,10 +37,10 @@ def commit_of(folder):
         return done.stdout.strip()[:12]
 
 
-def started_before(tools, case, seed):
-    if not os.path.isdir(os.path.join(tools.work, case.name, f"torchrun{seed}")):
+def started_before(tools, case, name, seed=0):
+    if not os.path.isdir(os.path.join(tools.work, case.name, name)):
         return None
-    start = launch.Start(tools, case, f"torchrun{seed}", seed, is_earlier=True)
+    start = launch.Start(tools, case, name, seed, is_earlier=True)
     return start if start.read_earlier() else None
 
 
@@ -47,8 +48,8 @@ def torchrun(tools, case, seeds, reuse):
     """(what torchrun shows over the seeds, its cell of the table)."""
     starts = []
     for seed in range(seeds):
-        start = started_before(tools, case, seed) if reuse else None
-        if start is None:
+        start = started_before(tools, case, f"torchrun{seed}", seed) if reuse else None
+        if start is None or start.status != 0:
             start = launch.Start(tools, case, f"torchrun{seed}", seed)
             try:
                 start.torchrun()
@@ -65,38 +66,31 @@ def torchrun(tools, case, seeds, reuse):
 
 def one_mode(tools, case, mode, reference):
     start = launch.Start(tools, case, mode)
-    refusals, finished = [], None
     try:
         if mode == "elastictrain-torchrun":
             start.elastictrain_torchrun()
         else:
             start.torch(*(CHECKPOINTS if mode == "resume" else ()))
-        if mode == "resize":
-            refusals = launch.resize_through(start, reference.steps)
-        elif mode == "kill":
-            refusals = launch.kill_through(start, reference.steps)
-        elif mode == "resume":
-            finished = launch.stop_and_resume(start, reference.steps, lambda: bool(start.files.writes) and any(
-                judge.fnmatch.fnmatch(path, pattern) for path in start.files.writes for pattern in case.once))
-        start.pace(0)
-        start.wait()
+        if mode in EVENTS:
+            EVENTS[mode](start, reference.steps)
     except launch.Timeout as error:
         start.notes.append(str(error))
+    finally:
         start.pace(0)
         start.wait()
-    finally:
         start.close()
-    return judge.judge(start, reference, mode, refusals, finished)
+    return start
 
 
-def one_case(tools, case, modes, seeds, reuse):
+def one_case(tools, case, modes, seeds, reuse, judges_again):
     cells, began = {}, time.monotonic()
     reference, cells["torchrun"] = torchrun(tools, case, seeds, reuse)
     show(case, "torchrun", cells["torchrun"][0], began)
     for mode in modes:
         if mode != "torchrun" and reference is not None:
             began = time.monotonic()
-            cells[mode] = one_mode(tools, case, mode, reference)
+            start = started_before(tools, case, mode) if judges_again else one_mode(tools, case, mode, reference)
+            cells[mode] = judge.judge(start, reference, mode) if start else ("", {})
             show(case, mode, cells[mode][0], began)
     return cells
 
@@ -120,6 +114,7 @@ def arguments():
     parser.add_argument("--modes", default=",".join(MODES), help="of " + ", ".join(MODES))
     parser.add_argument("--seeds", type=int, default=2, help="starts of torchrun, whose differences are the noise")
     parser.add_argument("--reuse", action="store_true", help="take torchrun's starts from --work where they are there")
+    parser.add_argument("--judge-again", action="store_true", help="start nothing: judge what lies in --work")
     parser.add_argument("--work", help="folder for the runs; default: a temporary one")
     parser.add_argument("--json", help="file for the results, with all details; rewritten after each script")
     parser.add_argument("--list", action="store_true", help="only print the scripts that are known")
@@ -144,7 +139,8 @@ def main():
         if not os.path.isdir(os.path.join(repository, case.folder)):
             print(f"{case.name:18} skipped: no {repository}", flush=True)
             continue
-        cells = one_case(tools, case, options.modes.split(","), options.seeds, options.reuse)
+        cells = one_case(tools, case, options.modes.split(","), options.seeds, options.reuse or options.judge_again,
+                         options.judge_again)
         results[case.name] = {"repository": case.repository, "commit": commit_of(repository),
                               "cells": {mode: {"verdict": verdict, **details} for mode, (verdict, details) in cells.items()}}
         if options.json:

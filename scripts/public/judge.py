@@ -7,8 +7,9 @@ import re
 import statistics
 import subprocess
 
+import launch
+
 REFUSALS = re.compile(r"(?:ElasticError|SessionError|elastictrain)[^:]*: (?!made elastic)(.*)")
-FIXED = re.compile(r"(?i)(?:fixed size|grow refused|cannot grow|stays at)[^\n]*")
 
 
 def _without_trials(rows, others):
@@ -178,7 +179,7 @@ def sentence(text):
     return (errors[-1] if errors else said[-1] if said else text.strip().split("\n")[-1])[:400]
 
 
-def judge(start, reference, mode, refusals=(), finished=None):
+def judge(start, reference, mode):
     """(verdict, details) of one start."""
     case, records = start.case, _without_passes_at_rate_zero(start.records(), reference.rates)
     story = Story(records, start.pids_before)
@@ -188,18 +189,17 @@ def judge(start, reference, mode, refusals=(), finished=None):
         return f"refused before training: {sentence(start.text)}", details
     if start.status != 0:
         problems.append(f"ended with status {start.status}: {sentence(start.text)}")
-    is_resumed = finished is not None
-    problems += _weights(story, is_resumed, reference)
+    problems += _weights(story, start.finished is not None)
     problems += start.notes
     problems += _lengths(start, case, story, reference, mode)
-    problems += _files(start, case, story, reference, finished)
+    problems += _files(start, case, story, reference)
     problems += _losses_of_workers(start)
     details["files"] = positions(start, story)
     details["problems"] = problems
     details["rates_end"] = story.rates()[-1:]
     if problems:
         return "WRONG: " + "; ".join(problems), details
-    fixed = list(refusals) + FIXED.findall(start.text)
+    fixed = start.refusals + launch.FIXED.findall(start.text)
     if fixed:
         return f"fixed size: {fixed[0][:300]}", details
     return "elastic" if mode in ("resize", "kill", "resume") else "ok", details
@@ -213,7 +213,7 @@ def _without_passes_at_rate_zero(records, expected):
     return {pid: [row for row in rows if counts(row)] for pid, rows in records.items()}
 
 
-def _weights(story, is_resumed, reference):
+def _weights(story, is_resumed):
     problems = list(story.problems)
     if not story.steps:
         problems.append("no optimizer has made a step")
@@ -264,7 +264,7 @@ def _counters(own, expected):
     return problems
 
 
-def _files(start, case, story, reference, finished):
+def _files(start, case, story, reference):
     problems = []
     where = positions(start, story)
     for path, at in where.items():
@@ -284,7 +284,7 @@ def _files(start, case, story, reference, finished):
         if any(fnmatch.fnmatch(path, pattern) for pattern in case.once):
             if len(times) > 1:
                 problems.append(f"{path} was written {len(times)} times")
-            elif finished and path in finished and times != finished[path]:
+            elif path in (start.finished or {}) and times != start.finished[path]:
                 problems.append(f"{path}, finished before the stop, was written again")
     return problems
 

@@ -3,10 +3,10 @@
 import fnmatch
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
-import sys
 import threading
 import time
 
@@ -18,6 +18,10 @@ END_S = 240  # of one start
 CHANGE_S = 90  # of one change of size, or of the replacement of a lost worker
 SLOW_S, SLOWER_S, SLOWEST_S = 0.25, 1.0, 2.0  # pauses after a step while something is awaited
 POLL_S = 0.25
+
+
+FIXED = re.compile(r"(?i)(?:fixed size|grow refused|cannot grow|stays at)[^\n]*")  # said where the size cannot change
+FACTS = ("command", "status", "notes", "killed", "size_notes", "pids_before", "refusals", "finished")
 
 
 class Timeout(Exception):
@@ -98,7 +102,7 @@ class Start:
             self._make_folder()
         self.environment = self._environment(seed)
         self.process, self.status, self.text, self.notes = None, None, "", []
-        self.killed, self.size_notes, self.pids_before = [], [], None
+        self.killed, self.size_notes, self.pids_before, self.refusals, self.finished = [], [], None, [], None
         self.files = Files(self.folder, [*case.rewritten, *case.once])
 
     def _make_folder(self):
@@ -172,12 +176,12 @@ class Start:
             self.notes.append(f"not over after {END_S} s")
             self.end()
             self.status = None
-        self._read()
+        self.text = self.output()
         return self.status
 
-    def _read(self):
+    def output(self):
         with open(os.path.join(self.folder, "output.txt"), errors="replace") as file:
-            self.text = file.read()
+            return file.read()
 
     def end(self):
         """Ends what this start left, by process id: workers are known from their records."""
@@ -209,20 +213,24 @@ class Start:
     def close(self):
         self.end()
         self.files.close()
-        self._read()
-        with open(os.path.join(self.folder, "status"), "w") as file:
-            file.write(str(self.status))
+        self.text = self.output()
+        facts = {name: getattr(self, name) for name in FACTS}
+        with open(os.path.join(self.folder, "facts.json"), "w") as file:
+            json.dump({**facts, "writes": self.files.writes}, file)
 
     def read_earlier(self):
-        """Whether an earlier start with these files ended well; what it left is this one's."""
+        """Whether an earlier start in this folder was over; what it left is this one's."""
         self.files.close()
         try:
-            with open(os.path.join(self.folder, "status")) as file:
-                self.status = 0 if file.read() == "0" else None
-            self._read()
+            with open(os.path.join(self.folder, "facts.json")) as file:
+                facts = json.load(file)
+            self.text = self.output()
         except OSError:
             return False
-        return self.status == 0
+        self.files.writes = facts.pop("writes")
+        for name, value in facts.items():
+            setattr(self, name, value)
+        return True
 
     @staticmethod
     def _signal(pid, number):
@@ -290,10 +298,9 @@ class Start:
 
 
 def resize_through(start, expected_steps):
-    """2 -> 3 -> 1 -> 2; returns what was said where a change was not made."""
-    refusals = []
+    """2 -> 3 -> 1 -> 2; notes what was said where a change was not made."""
     if not start.more_steps(6, expected_steps):
-        return refusals
+        return
     for size in (3, 1, 2):
         answer = {}
 
@@ -306,20 +313,18 @@ def resize_through(start, expected_steps):
         thread.join(CHANGE_S)
         start.size_notes.append(f"resize {size}: {answer.get('is')}")
         if not is_running:
-            return refusals
+            return
         if answer["is"][0] != 0:
-            refusals.append(answer["is"][1])
+            start.refusals.append(answer["is"][1])
         if not start.more_steps(4, expected_steps):
-            return refusals
-    return refusals
+            return
 
 
 def kill_through(start, expected_steps):
     """kill -9 of another rank than 0, then of rank 0; a replacement is awaited each time."""
-    refusals = []
     for rank in (1, 0):
         if not start.more_steps(6, expected_steps):
-            return refusals
+            return
         before = start.workers()
         if rank not in before:
             raise Timeout(f"no worker of rank {rank} in {before}")
@@ -332,23 +337,23 @@ def kill_through(start, expected_steps):
 
         try:
             if not start.wait_for(is_replaced, f"the replacement of rank {rank}", expected_steps):
-                return refusals
-        except Timeout as error:
-            refusals.append(str(error))
+                return
+        except Timeout:
+            said = FIXED.findall(start.output())
+            if not said:
+                raise
+            start.refusals.append(said[-1])
     start.more_steps(4, expected_steps)
-    return refusals
 
 
-def stop_and_resume(start, expected_steps, has_finished_files):
-    """Stops in the middle and continues; returns the files that were finished before."""
-    start.wait_for(lambda: start.steps() >= 0.55 * expected_steps or has_finished_files() and start.steps() >= 8,
-                   "half of the steps", expected_steps, END_S / 2)
+def stop_and_resume(start, expected_steps):
+    """Stops in the middle and continues; notes the files that were finished before."""
+    start.wait_for(lambda: start.steps() >= 0.55 * expected_steps, "half of the steps", expected_steps, END_S / 2)
     start.size_notes.append(f"stop: {start.client('stop', start.name, timeout_s=60)}")
     start.wait()
     start.files.look()
-    start.pids_before = set(start.records())
-    finished = {path: list(times) for path, times in start.files.writes.items()}
+    start.pids_before = list(start.records())
+    start.finished = {path: list(times) for path, times in start.files.writes.items()}
     start.pace(0)
     start.resume()
     start.wait()
-    return finished
