@@ -6,6 +6,7 @@ collectives return its own values.
 
 import functools
 import inspect
+import os
 import sys
 import threading
 from datetime import timedelta
@@ -79,6 +80,8 @@ def init_process_group(backend: Any = None, init_method: Any = None, timeout: Op
     if timeout is not None:
         _timeout_s = timeout.total_seconds()
     rank, world_size = place()
+    if script.run is None:
+        os.environ.update(RANK=str(rank), WORLD_SIZE=str(world_size))
     hook = sys.excepthook  # torch's would print the rank of now for ever
     _own["init_process_group"](backend=NAME, store=HashStore(), rank=rank, world_size=max(world_size, rank + 1))
     sys.excepthook = hook

@@ -8,7 +8,7 @@ holds for both.
 import os
 import struct
 import time
-from typing import List, Optional
+from typing import List, Optional, Tuple
 
 import torch
 
@@ -20,6 +20,7 @@ TIMEOUT_S = 1800.0  # torch's own
 PIECE_BYTES = (4 << 20) - 64  # of a value of the board
 MAX_BYTES = 32 << 20  # of the result of one exchange; the board's own limit is that of all
 PATIENCE_S = 5.0  # of one question to the board
+POLL_S = 0.05  # while an earlier life's value is there
 LIFE = "group/life"
 _FAILED, _RESULT = b"E", b"R"
 KEPT = "what is exchanged before the training is kept for workers that join later"
@@ -39,15 +40,35 @@ class Board:
         self._number = 0
         self._left: List[str] = []  # keys of this worker's values
         self.takes_part = bool(apart) or is_starter()
-        self.rank, self.world_size = rank if self.takes_part else max(1, rank), world_size
-        self._prefix = f"group/apart/{apart}" if apart else self._life()
+        self.rank, self.world_size = rank, world_size
+        self._prefix = f"group/apart/{apart}" if apart else f"group/{self._enter()}"
 
-    def _life(self) -> str:
-        """A run that was stopped and resumed begins anew."""
+    def _enter(self) -> str:
+        """The name of this life of the run: one that was stopped and resumed begins anew. A worker that is not of those with
+        which the training begins is given their number, and a rank among them that is not the first: what its script derives
+        from them is equal on all workers then."""
         life = ".".join(os.environ.get(name, "0") for name in ("ELASTICTRAIN_GENERATION", "TORCHELASTIC_RESTART_COUNT"))
         if self.takes_part and self.rank == 0:
-            self._session.board_put(LIFE, life.encode())
-        return f"group/{life if self.takes_part else (self._session.board_get(LIFE) or b'').decode()}"
+            self._session.board_put(LIFE, f"{life} {self.world_size}".encode())
+            return life
+        present, size = self._await_first(life if self.takes_part else None)
+        self.takes_part = self.takes_part and size == self.world_size
+        if not self.takes_part:
+            self.rank = max(1, min(self.rank, size - 1))
+            self.world_size = max(size, self.rank + 1)
+        return present
+
+    def _await_first(self, life: Optional[str]) -> Tuple[str, int]:
+        """What the first rank says; of this life, if one is named."""
+        end = time.monotonic() + self._timeout_s
+        while time.monotonic() < end:
+            value = self._session.board_get(LIFE, min(PATIENCE_S, max(0.0, end - time.monotonic())))
+            present, _, size = (value or b"").decode().partition(" ")
+            if value is not None and life in (None, present):
+                return present, int(size)
+            time.sleep(POLL_S if value is not None else 0.0)
+        raise ElasticError(f"rank 0 did not come to init_process_group() within {self._timeout_s:.0f} s. It may need longer: "
+                           "init_process_group(timeout=...) sets the time")
 
     # --- As a plane
 

@@ -137,8 +137,7 @@ class Takeover:
         else:
             problems = self._progress.check(value[1:])
         if problems:
-            self._session.decline(problems[0])
-            raise SystemExit(0)
+            raise ElasticError(f"could not join: {problems[0]}")  # DEV decline
 
     def _meet(self, step: int) -> None:
         """Members and new workers, in the first step in which they are together."""
