@@ -77,7 +77,7 @@ class Copies:
         self._views = [(there[:count], on_host[:count]) for count in range(most + 1)]
         self._there: Optional[torch.cuda.Event] = torch.cuda.Event() if device.type == "cuda" else None
 
-    def begin(self, elements: Sequence[torch.Tensor]) -> None:
+    def begin(self, elements: List[torch.Tensor]) -> None:
         self._count = len(elements)
         if not elements:
             return
