@@ -50,12 +50,16 @@ def _run(folder: str, mode: str, at: int, steps: int, words: List[str], timeout_
     command = [sys.executable, "-m", "elastictrain.torch.progress._trial", folder, mode, str(at), str(steps), *words]
     environment = {"CUDA_VISIBLE_DEVICES": "", "RANK": "0", "LOCAL_RANK": "0", "WORLD_SIZE": "1", "LOCAL_WORLD_SIZE": "1",
                    "GROUP_RANK": "0", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(_free_port()), **os.environ}
-    try:
-        done = subprocess.run(command, env=environment, timeout=timeout_s, capture_output=quiet, text=True)
-    except subprocess.TimeoutExpired:
-        return f"not at its end after {timeout_s:.0f} s"
-    if not os.path.exists(os.path.join(folder, mode)) or done.returncode != 0:
-        return f"status {done.returncode}: {(done.stderr or '').strip()[-2000:]}"
+    with open(os.path.join(folder, "output"), "w+", errors="replace") as output:  # a pipe would wait for the script's own processes
+        stream = output if quiet else None
+        try:
+            status = subprocess.run(command, env=environment, timeout=timeout_s, stdout=stream, stderr=stream).returncode
+        except subprocess.TimeoutExpired:
+            return f"not at its end after {timeout_s:.0f} s"
+        output.seek(0)
+        said = output.read().strip()[-2000:]
+    if not os.path.exists(os.path.join(folder, mode)) or status != 0:
+        return f"status {status}: {said}"
     if mode == "donor" and not os.path.exists(os.path.join(folder, "record")):
         return f"the script ended before its step {at}"
     return ""

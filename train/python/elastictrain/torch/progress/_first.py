@@ -12,7 +12,7 @@ from ._search import Atom, Node, Path, Search, Step
 
 NO_NODE = -1
 CLAIMED = frozenset(("object", "module", "generator", "iterator", "mark", "loop", "placed", "state", "loader", "function",
-                     "method", "random", "file", "known", "unknown iterator"))  # kinds that take the place of what is gone
+                     "random", "file", "known", "unknown iterator"))  # kinds that take the place of what is gone
 
 
 class Slot(NamedTuple):

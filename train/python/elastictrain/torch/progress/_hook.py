@@ -13,9 +13,9 @@ import runpy
 import sys
 import sysconfig
 import types
-from typing import Any, List, Optional, Sequence
+from typing import Any, Dict, Iterator, List, Optional, Sequence, Tuple
 
-from . import _rewrite
+from . import _loops, _rewrite
 
 OURS = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))) + os.sep  # the package elastictrain
 PACKAGES = ("tqdm",)
@@ -30,7 +30,8 @@ class _Sources:
 
     def __init__(self) -> None:
         self.roots: List[str] = []  # with a separator at the end
-        self.packages: List[str] = []
+        self.packages: List[str] = []  # that are rewritten as well
+        self.main_package = ""  # of `python -m`
         self.is_installed = False  # the hook
 
 
@@ -51,6 +52,9 @@ def install(main: Optional[str] = None, packages: Sequence[str] = ()) -> None:
     if is_asked_for() and not _sources.is_installed:
         _sources.is_installed = True
         _change_loader()
+        for name, module in list(sys.modules.items()):
+            if name.partition(".")[0] in _sources.packages:
+                _rewrite_loaded(module)
 
 
 def _add_root(folder: str) -> None:
@@ -72,9 +76,44 @@ def _change_loader() -> None:
     importlib.machinery.SourceFileLoader.get_code = get_code  # type: ignore[method-assign]
 
 
+def _rewrite_loaded(module: types.ModuleType) -> None:
+    """A named package that was imported before: its functions get the rewritten code."""
+    spec = module.__spec__
+    if spec is None or not isinstance(spec.loader, importlib.machinery.SourceFileLoader) or spec.origin is None:
+        return
+    _add_root(_package_folder(spec.origin, module.__name__))
+    code = _rewrite.code_of(spec.loader.get_data(spec.origin), spec.origin)
+    for alias in _rewrite.IMPORTED:
+        module.__dict__.setdefault(alias[1], getattr(_loops, alias[0]))
+    made = _codes_in(code)
+    for function in _functions_in(module):
+        new = made.get((function.__code__.co_name, function.__code__.co_firstlineno))
+        if new is not None and new.co_freevars == function.__code__.co_freevars:
+            function.__code__ = new
+
+
+def _codes_in(code: types.CodeType) -> Dict[Tuple[str, int], types.CodeType]:
+    found = {(code.co_name, code.co_firstlineno): code}
+    for constant in code.co_consts:
+        if isinstance(constant, types.CodeType):
+            found.update(_codes_in(constant))
+    return found
+
+
+def _functions_in(module: types.ModuleType) -> Iterator[types.FunctionType]:
+    """Those of the module and of the classes that it defines."""
+    things = list(vars(module).values())
+    for thing in things:
+        if isinstance(thing, type) and thing.__module__ == module.__name__:
+            things += list(vars(thing).values())  # grows while it is read: classes within classes
+        function = getattr(thing, "__func__", getattr(thing, "fget", thing))
+        if isinstance(function, types.FunctionType) and function.__module__ == module.__name__:
+            yield function
+
+
 def _is_rewritten(path: str, module: str) -> bool:
     top = module.partition(".")[0]
-    if top in _sources.packages:
+    if top in _sources.packages or top == _sources.main_package:
         _add_root(_package_folder(path, module))
     return top not in NEVER and is_own_file(path)
 
@@ -98,6 +137,11 @@ def is_own_file(path: str) -> bool:
         if real.startswith(root) and not any(part in real[len(root) - 1:] for part in INSTALLED):
             return True
     return not any(part in real for part in INSTALLED) and not real.startswith(_LIBRARY)
+
+
+def is_library_module(name: str) -> bool:
+    """Whether it is of a package that is only rewritten because it may drive the training."""
+    return name.partition(".")[0] in _sources.packages
 
 
 def is_library_file(path: str) -> bool:
@@ -153,7 +197,8 @@ def run_main(target: str, argv: Sequence[str] = (), is_module: bool = False) -> 
 
 def _run_module(name: str) -> None:
     """The folder of its top package is the script's."""
-    install(packages=[name.partition(".")[0]])
+    _sources.main_package = name.partition(".")[0]
+    install()
     runpy._run_module_as_main(name)  # type: ignore[attr-defined]
 
 

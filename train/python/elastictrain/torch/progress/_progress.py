@@ -143,4 +143,4 @@ class Progress:
 def _shown(child: Any) -> str:
     if isinstance(child, Node):
         return f"{type(child.value).__name__} {child.content.hex()}" if child.content else type(child.value).__name__
-    return f"{child.value!r:.200}"
+    return f"{child.value!r:.200}" if _values.clock_of(child.value) is None else "a time"

@@ -139,7 +139,7 @@ class Recorder:
         slot = self.found.first.slots.get(path)
         is_changed = not _first.is_same_slot(slot, child, number) or path in self.inherited
         if isinstance(child, Atom):
-            if is_changed or not isinstance(child.value, (str, bytes)) or len(child.value) <= SMALL_TEXT:
+            if is_changed or _is_small(child.value):
                 clock = _values.clock_of(child.value)
                 self._body.slots[path] = (is_changed, child.value if clock is None else clock)
         elif is_changed and child.kind not in ("known", "loop") and id(child.value) not in self._skipped:
@@ -255,6 +255,11 @@ class Recorder:
             self._unseen.append(f"{_search.text_of(path, self.stack)} ({type(reached.value).__name__})")
         else:
             self._problem(path, f"cannot be handed over ({type(error).__name__}: {str(error)[:100]})")
+
+
+def _is_small(value: Any) -> bool:
+    """What is sent although it did not change here: it may have in another worker."""
+    return type(value) in _values.SIMPLE and (not isinstance(value, (str, bytes)) or len(value) <= SMALL_TEXT)
 
 
 def _tensors_of_modules(nodes: Sequence[Node], excluded: Iterable[Any]) -> Set[int]:

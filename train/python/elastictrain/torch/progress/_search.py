@@ -17,7 +17,7 @@ from typing import Any, Callable, Deque, Dict, Iterable, Iterator, List, NamedTu
 import torch
 from torch.utils.data import DataLoader, Dataset, Sampler
 
-from . import _frames, _hook, _iterators, _values
+from . import _frames, _hook, _iterators, _rewrite, _values
 from ._loops import Loop, Mark
 
 MAX_NODES = 50000
@@ -26,6 +26,7 @@ MAX_S = 10.0
 MAX_ITEMS = 1000  # of a container whose items are looked at one by one
 DICT_ITEMS = 256  # of a dictionary of small values whose items are values of their own
 
+_now = time.perf_counter
 Step = Tuple[str, Any]
 Path = Tuple[Step, ...]
 
@@ -74,7 +75,9 @@ def text_of(path: Sequence[Step], stack: Sequence[_frames.Site] = ()) -> str:
     """A path for people."""
     parts = []
     for kind, name in path:
-        if kind == "f":
+        if str(name).startswith(_rewrite.LOOP_PREFIX):
+            parts.append(f"{'.' if parts else ''}loop in line {name[len(_rewrite.LOOP_PREFIX):]}")
+        elif kind == "f":
             parts.append(f"{stack[name].function}()" if name < len(stack) else f"frame {name}")
         elif kind == "m":
             parts.append("" if name == "__main__" else str(name))
@@ -100,7 +103,7 @@ class Search:
         self._by_id: Dict[int, Node] = {}
         self._todo: Deque[Node] = collections.deque()
         self._excluded = _Excluded(excluded)
-        self._end = time.perf_counter() + MAX_S
+        self._end = _now() + MAX_S
         for number, frame in enumerate(stack):
             if not _frames.is_module(frame):
                 self._add_root(("f", number), frame, "frame")
@@ -129,7 +132,7 @@ class Search:
         self._todo.append(node)
 
     def _visit(self, node: Node) -> None:
-        if len(self.nodes) > MAX_NODES or len(node.path) > MAX_STEPS or time.perf_counter() > self._end:
+        if len(self.nodes) > MAX_NODES or len(node.path) > MAX_STEPS or _now() > self._end:
             self.is_complete = False
             return
         for step, value in children(node.value, node.kind):
@@ -212,7 +215,8 @@ class _Excluded:
 
 def own_modules() -> Iterator[Tuple[str, types.ModuleType]]:
     for name, module in sorted(sys.modules.items()):
-        if name == "__main__" or isinstance(module, types.ModuleType) and _is_own(getattr(module, "__file__", None)):
+        is_own = isinstance(module, types.ModuleType) and _is_own(getattr(module, "__file__", None))
+        if name == "__main__" or is_own and not _hook.is_library_module(name):
             yield name, module
 
 
@@ -283,6 +287,8 @@ def _is_outside(value: Any) -> bool:
 
 
 _KINDS: List[Tuple[str, Callable[[Any], bool]]] = [
+    ("method", lambda value: isinstance(value, (types.MethodType, types.BuiltinMethodType)) and
+     not isinstance(value.__self__, (types.ModuleType, type(None)))),
     ("ignored", lambda value: isinstance(value, (types.ModuleType, types.BuiltinFunctionType, property, classmethod, staticmethod,
                                                  types.CodeType, types.FrameType, types.TracebackType))),
     ("mark", lambda value: isinstance(value, Mark)),
@@ -297,7 +303,6 @@ _KINDS: List[Tuple[str, Callable[[Any], bool]]] = [
     ("iterator", lambda value: _iterators.is_iterator(value) and _iterators.kind_of(value) is not None),
     ("outside", _is_outside),
     ("function", lambda value: isinstance(value, types.FunctionType)),
-    ("method", lambda value: isinstance(value, types.MethodType)),
     ("class", lambda value: isinstance(value, type)),
     ("file", _is_open_for_reading),
     ("unknown iterator", _is_unknown_iterator),
@@ -397,7 +402,7 @@ def _of_object(value: Any) -> Iterator[Tuple[Step, Any]]:
         yield (".", "func"), value.func
 
 
-def _of_method(method: types.MethodType) -> Iterator[Tuple[Step, Any]]:
+def _of_method(method: Any) -> Iterator[Tuple[Step, Any]]:
     yield (".", "__self__"), method.__self__
 
 

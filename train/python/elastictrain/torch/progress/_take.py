@@ -103,15 +103,15 @@ class Taker:
         key = _first.key_of(path)
         return [table[key] for table in self._tables if key in table]
 
-    def _is_taken(self, path: Path) -> bool:
-        """By what the members' values tell: equal on all, of each rank, or a meter."""
+    def _is_taken(self, path: Path, is_changed: bool = True) -> bool:
+        """By the members' values: what differs and did from the start is each rank's own, what differs since is a meter.
+        `is_changed`: in the record's maker, which also knows of other things with equal values."""
         rows = self._rows(path)
         if not rows or len(rows) < len(self._tables):
-            return True
-        if all(before == now and not is_inherited for before, now, is_inherited in rows):
-            return False
-        is_equal = len({now for _, now, _ in rows}) == 1
-        return is_equal or len({before for before, _, _ in rows}) == 1
+            return is_changed
+        if len({now for _, now, _ in rows}) == 1:
+            return is_changed or any(before != now or is_inherited for before, now, is_inherited in rows)
+        return is_changed and len({before for before, _, _ in rows}) == 1
 
     def _is_role(self, path: Path) -> bool:
         """Whether this worker has nothing where the record's maker had something from the start: its role is another one."""
@@ -149,13 +149,11 @@ class Taker:
         body.gone[:] = [path for path in body.gone if self._search.resolve(path) is not None and self._is_taken(path)]
 
     def _is_slot_taken(self, path: Path, is_changed: bool, value: Any) -> bool:
-        if not is_changed and not self._changed_elsewhere(path):
+        is_clock = isinstance(value, _values.Clock) and is_changed
+        if not is_clock and not self._is_taken(path, is_changed):
             self._note_own(path)
             return False
         if self._is_role(path):
-            return False
-        if not self._is_taken(path) and not isinstance(value, _values.Clock):
-            self._note_own(path)
             return False
         parent = self._search.resolve(path[:-1])
         if not isinstance(parent, Node) or parent.kind != self.record.kinds.get(path[:-1]):
@@ -163,13 +161,11 @@ class Taker:
             return False
         return True
 
-    def _changed_elsewhere(self, path: Path) -> bool:
-        return any(before != now or is_inherited for before, now, is_inherited in self._rows(path))
-
     def _note_own(self, path: Path) -> None:
         own, donor = self._own.get(_first.key_of(path)), self.record.table.get(_first.key_of(path))
         reached = self._search.resolve(path)
-        if own is not None and donor is not None and own[0] != donor[1] and isinstance(reached, Atom):
+        is_named = isinstance(reached, Atom) and _values.clock_of(reached.value) is None
+        if own is not None and donor is not None and own[0] != donor[1] and is_named and isinstance(reached, Atom):
             if not path[-1][1:] or not str(path[-1][1]).startswith("_et_"):
                 self._kept.append(f"{self._text(path)} ({reached.value!r:.40})")
 

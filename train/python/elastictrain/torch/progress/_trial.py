@@ -5,6 +5,7 @@
 The donor puts its record at STEP into FOLDER and goes on to STEPS. The joiner takes the record over at its first step.
 """
 
+import multiprocessing
 import os
 import pickle
 import random
@@ -46,8 +47,14 @@ class Trial:
             self._give()
         self._note()
         if self._step == self._steps:
-            self.end()
-            os._exit(0)
+            self._leave()
+
+    def _leave(self) -> None:
+        """At once: nothing of the script's end is wanted."""
+        self.end()
+        for child in multiprocessing.active_children():
+            child.terminate()
+        os._exit(0)
 
     def _timed(self, name: str, call: Any) -> Any:
         began = _values._CLOCKS["perf_counter"]()
@@ -58,8 +65,6 @@ class Trial:
     def _give(self) -> None:
         gradients = [parameter.grad for parameter in self._parameters()]
         record = self._timed("record", lambda: self._progress.record(self._step, gradients))
-        small = Progress.__new__(Progress)
-        small.__dict__.update(self._progress.__dict__)
         self.result["bytes"] = len(record)
         with open(os.path.join(self._folder, "record"), "wb") as file:
             file.write(record)
@@ -70,8 +75,7 @@ class Trial:
         problems = self._timed("check", lambda: self._progress.check(record))
         self.result["problems"] = problems
         if problems:
-            self.end()
-            os._exit(0)
+            self._leave()
         report = self._timed("apply", lambda: self._progress.apply(record, before_values=self._set_gradients))
         self.result["report"] = tuple(report)
         self._step = self._at
