@@ -31,9 +31,6 @@ ACCUMULATES = ("this script makes one update from several batches. Start it with
 iterate = DataLoader.__iter__
 
 TWO_LOADERS = "this script trains on the batches of two loaders; the samples of one can be counted. Join their datasets"
-NOT_TRAINED = ("this script took a batch and made no backward pass with it before it took the next one, as a loader that fetches "
-               "ahead does, or a loop that leaves out a batch. Take each batch when the one before was trained on (an option such "
-               "as --no-prefetcher), and make a backward pass with each")
 
 
 class Script:
@@ -59,7 +56,6 @@ class Script:
         self._passed_before_start = False
         self._epoch = -1  # the script's, counted by its passes over the training loader, where it has an adapter
         self._was_averaged = False
-        self.said: Dict[str, str] = {}
 
     # --- Figures
 
@@ -237,8 +233,8 @@ class Script:
         counted = _sampling.counted(loader)
         run = self._make(counted.dataset, warm_up, batch=counted.batch, shuffle=counted.is_shuffled, drop_last=counted.drop_last,
                          _order=counted.order, **_loader.options_of(loader))
-        self._say(run, f"each of {counted.size} samples counts once in an epoch, {counted.words}, in batches of {counted.batch} per "
-                       "worker")
+        self._say(run, f"each of {counted.size} samples counts once in an epoch, {counted.words}; the script asks for batches of "
+                       f"{counted.batch} per worker")
         return run
 
     def _make_own(self) -> ScriptRun:
@@ -268,7 +264,7 @@ class Script:
         makes = ", ".join(type(thing).__name__ for thing in [self.model.module, *run.trained_by] if not isinstance(thing, Agreement))
         joins = ("takes over the loops and variables of the others, and repeats nothing" if run.takeover is not None else
                  "begins with the present epoch")
-        self.said = {"averaged": makes, "data": data, "new worker": joins}
+        run.notes = {"averaged": makes, "data": data, "new_worker": joins}
         if self.rank == 0 and not self.is_apart:
             print(f"elastictrain: made elastic: {makes}; gradients are averaged over all workers", flush=True)
             print(f"elastictrain: data: {data}", flush=True)

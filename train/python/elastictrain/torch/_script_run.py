@@ -2,7 +2,7 @@
 behind an update too.
 """
 
-from typing import Any, Iterator, List, Optional, Tuple
+from typing import Any, Dict, Iterator, List, Optional, Tuple
 
 import torch
 
@@ -13,6 +13,11 @@ from ._takeover import Takeover
 from .. import session as _session
 from ..errors import ElasticError
 from ..session import Batch, Change
+
+
+NOT_TRAINED = ("this script took a batch and made no backward pass with it before it took the next one, as a loader that fetches "
+               "ahead does, or a loop that leaves out a batch. Each batch of the training loader needs one, before the next one is "
+               "taken; an option such as --no-prefetcher may do that")
 
 
 class ScriptRun(ElasticRun):
@@ -31,6 +36,7 @@ class ScriptRun(ElasticRun):
         self._settles = False  # the open step is committed for an exchange
         self._may_be_joined = True  # the membership changed at the last boundary
         self._stops = False  # this worker's script is at its end
+        self.notes: Dict[str, str] = {}  # what is done with the script, for people
         data = arguments[4]
         self._first_share, self._drops_last, self._least = data["batch"], data["drop_last"], data["min_local_samples"]
         for optimizer in self._optimizers:
@@ -225,6 +231,17 @@ class ScriptRun(ElasticRun):
         self._is_updated = self._is_at_update = False
         if self._batch is not None and self.takeover is not None and not self._follows and self._aside.is_announced:
             self._aside.open()
+
+    def _start(self) -> None:
+        if not self._started:
+            super()._start()
+            for name, text in self.notes.items() if self._started and not self._is_over else ():
+                self.note(name, text)
+
+    def _commit(self) -> None:
+        if not self._gradients.reduced and self.takeover is not None:
+            raise ElasticError(NOT_TRAINED)
+        super()._commit()
 
     def _before_commit(self) -> None:
         self._may_be_joined = "change" in self.session.boundary()

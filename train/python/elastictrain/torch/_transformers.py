@@ -69,8 +69,6 @@ def _begin(original: Callable[..., Any], base: type) -> Callable[..., Any]:
         if trainer.args.num_train_epochs != epochs and trainer.args.max_steps <= 0:
             raise ElasticError("num_train_epochs must be a whole number; the run ends with an epoch")
         result = original(trainer, max_steps, steps, epochs, resume, trial)
-        if script.model is not None:
-            script.model.train()  # from_pretrained() returns a model for evaluations, and Trainer begins with a batch
         script.has_adapter = True
         script.accumulation = trainer.args.gradient_accumulation_steps
         progress = _Progress(trainer, epochs)
@@ -85,6 +83,8 @@ def _run_epoch(original: Callable[..., Any]) -> Callable[..., Any]:
     def run_epoch(trainer: Any, **named: Any) -> Any:
         progress = script.state["trainer"]
         progress.epoch, progress.is_empty = named["epoch"], True
+        if script.model is not None:
+            script.model.train()  # from_pretrained() returns a model for evaluations, and Trainer begins with a batch
         named["num_update_steps_per_epoch"] = MANY_STEPS
         named["steps_in_epoch"] = MANY_STEPS * trainer.args.gradient_accumulation_steps
         return original(trainer, **named)
