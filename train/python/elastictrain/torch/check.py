@@ -9,15 +9,17 @@ the reasons.
 """
 
 import argparse
+import functools
 import os
 import pickle
 import socket
 import subprocess
 import sys
 import tempfile
-from typing import Any, Dict, List, NamedTuple, Tuple
+from typing import Any, Callable, Dict, List, NamedTuple, Set, Tuple
 
 SHOWN = 12
+TIMEOUT_S = 600
 
 
 class Outcome(NamedTuple):
@@ -26,40 +28,49 @@ class Outcome(NamedTuple):
     figures: Dict[str, Any]
 
 
-def tried(words: List[str], at: int, steps: int, timeout_s: float = 600, quiet: bool = True) -> Outcome:
-    """Runs both processes in the present folder. `words`: [-m] SCRIPT and its arguments."""
+Run = Callable[[str, str, int, int, List[str]], str]
+
+
+def tried(words: List[str], at: int, steps: int, run: Run) -> Outcome:
+    """Runs both processes. `words`: [-m] SCRIPT and its arguments. `run`: makes one process, in a folder for its results, as
+    donor or joiner, and returns why it did not get as far as it should."""
     with tempfile.TemporaryDirectory(prefix="elastictrain-check-") as folder:
         for mode in ("donor", "joiner"):
-            error = _run(folder, mode, at, steps, words, timeout_s, quiet)
+            error = run(folder, mode, at, steps, words)
             if error:
                 return Outcome("failed", [f"{mode}: {error}"], {})
         (donor, seen), (joiner, seen_after) = (_read(folder, mode) for mode in ("donor", "joiner"))
     figures = {"donor_ms": donor["ms"], "joiner_ms": joiner["ms"], "bytes": donor.get("bytes", 0)}
     if joiner["problems"]:
         return Outcome("refused", joiner["problems"], figures)
-    differences, count = _compared(seen, seen_after)
     taken, kept, unseen = joiner["report"]
+    differences, count = _compared(seen, seen_after, {name.partition(" (")[0] for name in kept})
     figures.update(taken=len(taken), compared=count, steps=len(set(seen) & set(seen_after)))
     lines = [f"taken over: {_listed(taken)}", f"kept own: {_listed(kept)}", f"not looked into: {_listed(unseen)}"]
     lines += [f"not rewritten: {reason}" for reason in donor["left"].values()]
     return Outcome("different" if differences else "equal", lines + differences, figures)
 
 
-def _run(folder: str, mode: str, at: int, steps: int, words: List[str], timeout_s: float, quiet: bool) -> str:
-    """The reason if it did not get as far as it should."""
+def run_process(folder: str, mode: str, at: int, steps: int, words: List[str], quiet: bool = True) -> str:
+    """A process of its own, in the present folder."""
     command = [sys.executable, "-m", "elastictrain.torch.progress._trial", folder, mode, str(at), str(steps), *words]
     environment = {"CUDA_VISIBLE_DEVICES": "", "RANK": "0", "LOCAL_RANK": "0", "WORLD_SIZE": "1", "LOCAL_WORLD_SIZE": "1",
                    "GROUP_RANK": "0", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(_free_port()), **os.environ}
-    with open(os.path.join(folder, "output"), "w+", errors="replace") as output:  # a pipe would wait for the script's own processes
+    with open(os.path.join(folder, "output"), "w+", errors="replace") as output:  # a pipe would wait for all processes
         stream = output if quiet else None
         try:
-            status = subprocess.run(command, env=environment, timeout=timeout_s, stdout=stream, stderr=stream).returncode
+            status = subprocess.run(command, env=environment, timeout=TIMEOUT_S, stdout=stream, stderr=stream).returncode
         except subprocess.TimeoutExpired:
-            return f"not at its end after {timeout_s:.0f} s"
+            return f"not at its end after {TIMEOUT_S} s"
         output.seek(0)
         said = output.read().strip()[-2000:]
-    if not os.path.exists(os.path.join(folder, mode)) or status != 0:
-        return f"status {status}: {said}"
+    return lack(folder, mode, at) if status == 0 else f"status {status}: {said}"
+
+
+def lack(folder: str, mode: str, at: int) -> str:
+    """What a process that ended well should have left and did not."""
+    if not os.path.exists(os.path.join(folder, mode)):
+        return "it left no result"
     if mode == "donor" and not os.path.exists(os.path.join(folder, "record")):
         return f"the script ended before its step {at}"
     return ""
@@ -77,15 +88,15 @@ def _read(folder: str, mode: str) -> Tuple[Dict[str, Any], Dict[int, Dict[str, s
         return result, trace
 
 
-def _compared(one: Dict[int, Dict[str, str]], other: Dict[int, Dict[str, str]]) -> Tuple[List[str], int]:
-    """A line for each value that differs, at the first step where it does; how many were compared."""
+def _compared(one: Dict[int, Dict[str, str]], other: Dict[int, Dict[str, str]], kept: Set[str]) -> Tuple[List[str], int]:
+    """A line for each value that differs and was not `kept`, at the first step where it does; how many were compared."""
     found: Dict[str, str] = {}
     count = 0
     if max(one) != max(other):
         found["<end>"] = f"the last step is {max(one)} without interruption and {max(other)} after joining"
     for step in sorted(set(one) & set(other)):
         left, right = one[step], other[step]
-        for name in sorted({*left, *right}):
+        for name in sorted({*left, *right} - kept):
             count += 1
             if left.get(name) != right.get(name) and name not in found:
                 found[name] = (f"step {step}: {name}: {left.get(name, 'nothing'):.100} without interruption, "
@@ -109,7 +120,7 @@ def main() -> None:
     if not words:
         parser.error("no script")
     at = arguments.step or max(2, arguments.steps // 2)
-    outcome = tried(words, at, arguments.steps, quiet=not arguments.verbose)
+    outcome = tried(words, at, arguments.steps, functools.partial(run_process, quiet=not arguments.verbose))
     for line in outcome.lines:
         print(f"  {line}")
     print(_verdict(outcome, at))

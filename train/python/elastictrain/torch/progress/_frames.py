@@ -20,13 +20,18 @@ def frames() -> List[types.FrameType]:
     found: List[types.FrameType] = []
     own = 0
     frame: Optional[types.FrameType] = sys._getframe(1)
-    while frame is not None:
+    while frame is not None and not _is_start(frame.f_code):
         is_own = _hook.is_own_file(frame.f_code.co_filename)
         if is_own or found:
             found.append(frame)
         own = len(found) if is_own else own
         frame = frame.f_back
     return found[:own][::-1]
+
+
+def _is_start(code: types.CodeType) -> bool:
+    """Of what runs the main module."""
+    return code is _hook.run_main.__code__ or code.co_filename == _hook.OURS + "_fork_server.py"
 
 
 class Site(NamedTuple):

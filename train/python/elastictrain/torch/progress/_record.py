@@ -14,6 +14,7 @@ SETTABLE = frozenset(("frame", "namespace", "object", "dict", "function", "class
 WHOLE = frozenset(("list", "dict whole", "tensor", "array"))
 UNSEEN = {"unknown iterator": "an iterator whose place cannot be read", "asynchronous": "asynchronous code"}
 SMALL_TEXT = 200
+SHARED = "shared"
 FRAME_TENSOR_BYTES = 1 << 20  # larger tensors of a function are left to the worker: they are those of a batch
 
 
@@ -63,6 +64,7 @@ class Recorder:
         self._generators: Dict[Path, Tuple[str, Optional[int]]] = {}
         self._loops: List[Path] = []
         self._unseen: List[str] = []
+        self._shared = self._tensors_by_memory()
         self._skipped = _tensors_of_modules([*found.search.nodes], self.excluded)
 
     def made(self, step: int, extra: Any, limit: Optional[int]) -> bytes:
@@ -89,11 +91,26 @@ class Recorder:
         return {_first.key_of(path): slot.digest == none for path, slot in self.found.first.slots.items()
                 if path in self._body.slots}
 
-    def _path_of(self, value: Any) -> Optional[Path]:
+    def _path_of(self, value: Any) -> Any:
+        if isinstance(value, torch.Tensor):
+            shared = self._shared.get(_memory_of(value))
+            if shared is not None and value.grad_fn is None:
+                return shared
         node = self.found.search.node_of(value)
         if node is None or self.found.number_of(node) is None or node.value is not value:
             return None
         return self.found.path_of(node)
+
+    def _tensors_by_memory(self) -> Dict[Any, Tuple[str, Path, str]]:
+        """Of modules that all workers have: what shares memory with them, as a state_dict() does, is not sent."""
+        found: Dict[Any, Tuple[str, Path, str]] = {}
+        for node in self.found.search.nodes:
+            if node.kind == "module" and self.found.number_of(node) is not None:
+                named = [*node.value.named_parameters(recurse=False), *node.value.named_buffers(recurse=False)]
+                for name, tensor in named:
+                    found.setdefault(_memory_of(tensor), (SHARED, self.found.path_of(node), name))
+        found.pop(None, None)
+        return found
 
     # What each thing adds
 
@@ -216,7 +233,7 @@ class Recorder:
             path = self.found.path_of(node)
             if node.number in tops:
                 if path in self.inherited or _first.content_of(node, True) != self.found.first.nodes[number].content:
-                    self._body.states[path] = node.value.state_dict()
+                    self._body.states[path] = _copied(node.value.state_dict())
             elif node.kind == "state":
                 self._body.states[path] = node.value.state_dict()
 
@@ -255,6 +272,17 @@ class Recorder:
             self._unseen.append(f"{_search.text_of(path, self.stack)} ({type(reached.value).__name__})")
         else:
             self._problem(path, f"cannot be handed over ({type(error).__name__}: {str(error)[:100]})")
+
+
+def _copied(state: Dict[str, Any]) -> Dict[str, Any]:
+    return {name: value.detach().clone() if isinstance(value, torch.Tensor) else value for name, value in state.items()}
+
+
+def _memory_of(tensor: torch.Tensor) -> Any:
+    """Equal for tensors that are the same part of the same memory."""
+    if tensor.layout is not torch.strided or not tensor.numel() or tensor.device.type == "meta":
+        return None
+    return tensor.data_ptr(), tensor.dtype, tuple(tensor.shape), tensor.stride(), str(tensor.device)
 
 
 def _is_small(value: Any) -> bool:

@@ -60,12 +60,8 @@ class Node:
     @property
     def digest(self) -> bytes:
         """Equal for what looks equal from outside."""
-        return self.content or _type_digest(type(self.value), self.kind)
-
-
-@functools.lru_cache(maxsize=None)
-def _type_digest(kind: Any, name: str) -> bytes:
-    return _values.digest_of_text(f"{kind.__module__}.{kind.__qualname__}:{name}")
+        kind = type(self.value)
+        return self.content or _values.digest_of_text(f"{kind.__module__}.{kind.__qualname__}:{self.kind}")
 
 
 Reached = Union[Node, Atom]
@@ -73,7 +69,7 @@ Reached = Union[Node, Atom]
 
 def text_of(path: Sequence[Step], stack: Sequence[_frames.Site] = ()) -> str:
     """A path for people."""
-    parts = []
+    parts: List[str] = []
     for kind, name in path:
         if str(name).startswith(_rewrite.LOOP_PREFIX):
             parts.append(f"{'.' if parts else ''}loop in line {name[len(_rewrite.LOOP_PREFIX):]}")

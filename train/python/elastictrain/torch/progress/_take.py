@@ -7,7 +7,7 @@ import torch
 
 from . import _first, _frames, _iterators, _pickling, _randomness, _search, _values
 from ._loops import Loop, Mark
-from ._record import Body, Record
+from ._record import SHARED, Body, Record
 from ._search import Atom, Node, Path, Search
 
 Table = Dict[bytes, Tuple[bytes, bytes, bool]]
@@ -53,7 +53,10 @@ class Taker:
             self._decide(self.body)
         self.problems += [problem for problem in self.record.problems if problem not in self.problems]
 
-    def _thing_at(self, path: Path) -> Any:
+    def _thing_at(self, path: Any) -> Any:
+        if path[0] == SHARED:
+            module = self._thing_at(path[1])
+            return getattr(module, path[2]).detach() if isinstance(module, torch.nn.Module) else _Missing()
         reached = self._search.resolve(path)
         if isinstance(reached, Node):
             return reached.value
