@@ -161,7 +161,7 @@ def parts(quick, story_filter, logs=None):
         Part("shrink", "two of three, nobody lost", 40, answers(lambda: nccl.shrink_or_fresh(rank, 3 if quick else 10))),
         Part("leaks", "many generations", 60, answers(lambda: nccl.leaks(rank, 20 if quick else 100))),
         Part("gpu-builds", "ways to build", 100, row("gpu-builds", 2)),
-        Part("overlap", "sums beside the backward pass", 30, row("gpu-overlap", 1 if quick else 3), "better"),
+        Part("overlap", "sums beside the backward pass", 45, row("gpu-overlap", 1 if quick else 3), "better"),
         Part("gpu-torch", "ResNet-50 and GPT-2 beside DDP", 210 if quick else 420, row("gpu-torch", 1 if quick else 3), "needed"),
         Part("gpu-overhead", "against bare NCCL", 60, row("gpu-overhead", repetitions), "needed"),
         Part("gpu-monitors", "with monitors and without", 60, row("gpu-monitors", repetitions), "needed"),

@@ -3,8 +3,9 @@
 //
 // A step is `copies` copies of 100 MB within the device, the sum of 100 MB, and one more copy for the update.
 //
-// `gpu_overhead overlap` is a worker of a run whose backward pass gives 25 buckets to the session: steps with the pass
-// alone, with the sums alone and with both. Rank 0 prints the share of the sums' time that the pass hides.
+// `gpu_overhead overlap [PART]` is a worker of a run whose backward pass gives 25 buckets to the session: steps with
+// the pass alone, with the sums alone and with both. Rank 0 prints the share of the sums' time that the pass hides. The
+// last bucket, which nothing can hide, is one PART-th of the others (1).
 #include <algorithm>
 #include <array>
 #include <chrono>
@@ -118,7 +119,8 @@ constexpr double kPassPerSums = 1.5;
 // The three kinds of steps take turns.
 class Overlap {
  public:
-  Overlap(Session& session, Model& model) : session_(session), model_(model) {}
+  Overlap(Session& session, Model& model, std::size_t part_of_last)
+      : session_(session), model_(model), part_of_last_(part_of_last) {}
 
   void step(std::uint64_t number) {
     const bool computes = number % 3 != 0;
@@ -127,7 +129,8 @@ class Overlap {
     const std::size_t each = floats() / kBuckets;
     for (std::size_t i = 0; i < kBuckets; ++i) {
       for (int copy = 0; computes && copy < copies_; ++copy) model_.compute();
-      if (sums) session_.all_reduce_device_async(model_.gradient() + i * each, each, model_.stream());
+      const std::size_t count = i + 1 == kBuckets ? each / part_of_last_ : each;
+      if (sums) session_.all_reduce_device_async(model_.gradient() + i * each, count, model_.stream());
     }
     if (sums) session_.wait_all_reduce();
     model_.synchronize();
@@ -155,17 +158,18 @@ class Overlap {
 
   Session& session_;
   Model& model_;
+  std::size_t part_of_last_;
   int copies_ = 1;
   std::array<std::vector<double>, 3> ms_;  // sums alone, pass alone, both
 };
 
-int run_overlap() {
+int run_overlap(std::size_t part_of_last) {
   Session session;
   Model model(need(device::Device::open(session.use_device())), 1);
   session.share_device_state("weights", model.weights().as<void>(), Model::bytes());
   session.set_data({.sample_count = 1'000'000'000, .batch = 16, .max_steps = 3 * kOverlapRounds});
   if (!session.start()) return 0;
-  Overlap overlap(session, model);
+  Overlap overlap(session, model, part_of_last);
   while (auto batch = session.next_batch()) {
     overlap.step(batch->step);
     session.commit_step({.loss = 1});
@@ -213,10 +217,12 @@ int run_bare(int ranks, int rank, const std::string& hex, int copies) {
 int main(int argc, char** argv) {
   const auto number = [&](int at, int otherwise) { return argc > at ? std::atoi(argv[at]) : otherwise; };
   if (argc >= 2 && std::strcmp(argv[1], "session") == 0) return elastictrain::run_session(number(2, 20));
-  if (argc >= 2 && std::strcmp(argv[1], "overlap") == 0) return elastictrain::run_overlap();
+  if (argc >= 2 && std::strcmp(argv[1], "overlap") == 0) {
+    return elastictrain::run_overlap(static_cast<std::size_t>(std::max(1, number(2, 1))));
+  }
   if (argc >= 5 && std::strcmp(argv[1], "bare") == 0) {
     return elastictrain::run_bare(number(2, 1), number(3, 0), argv[4], number(5, 20));
   }
-  std::fprintf(stderr, "usage: gpu_overhead session [COPIES] | overlap | bare RANKS RANK ID [COPIES]\n");
+  std::fprintf(stderr, "usage: gpu_overhead session [COPIES] | overlap [PART] | bare RANKS RANK ID [COPIES]\n");
   return 64;
 }
