@@ -11,6 +11,8 @@ using protocol::StepPlace;
 constexpr Millis kBetweenLooks{100};
 // Share of the elapsed time. A control thread that sends heartbeats uses less, a starved process more.
 constexpr double kIdleCpu = 0.02;
+constexpr const char* kUnannounced =
+    "it makes no progress at all; what takes so long is announced by phase(), in PyTorch by run.evaluation()";
 
 bool idle(std::uint64_t cpu_ms, Millis during) {
   return static_cast<double>(cpu_ms) <= kIdleCpu * static_cast<double>(during.count());
@@ -180,7 +182,9 @@ std::optional<HangDetector::Over> HangDetector::judge(WorkerId worker, const Rec
   if (const auto over = judge_step(worker, record)) return over;
   if (record.still < settings_.hang_max || place == StepPlace::kHalted || waits_for_members(record))
     return std::nullopt;
-  return Over{record.still, settings_.hang_max, "it makes no progress at all", used(record.cpu, record.cpu_when_moved)};
+  const char* why =
+      place == StepPlace::kOutside || place == StepPlace::kUpdating ? kUnannounced : "it makes no progress at all";
+  return Over{record.still, settings_.hang_max, why, used(record.cpu, record.cpu_when_moved)};
 }
 
 // The program has said that this takes long, in a step or not; others may wait for it meanwhile.
@@ -207,7 +211,8 @@ std::optional<HangDetector::Over> HangDetector::judge_lifeless(WorkerId worker, 
 std::optional<HangDetector::Over> HangDetector::judge_step(WorkerId worker, const Record& record) const {
   const bool settled = record.first_step != 0 && record.heartbeat.step > record.first_step;
   const bool reduces_alone = record.heartbeat.place == StepPlace::kReducing && records_.size() == 1;
-  if (!settled || !(inside_step(record.heartbeat.place) || reduces_alone)) return std::nullopt;
+  if (!settled || !(inside_step(record.heartbeat.place) || reduces_alone) || sums_are_done(worker, record))
+    return std::nullopt;
   const std::uint64_t cpu = used(record.cpu, record.cpu_when_moved);
   const bool works = !idle(cpu, record.still);
   const Millis max = limit(record, works ? kWideWithCpu : kWide);
@@ -215,6 +220,16 @@ std::optional<HangDetector::Over> HangDetector::judge_step(WorkerId worker, cons
   if (records_.size() > 1 && !others_wait(worker, max / 2)) return std::nullopt;
   return Over{record.still, max, works ? "its step does not end" : "its step makes no progress and it uses no CPU",
               cpu};
+}
+
+// Nobody waits for it in a collective of its step: those ahead have committed that, and wait for its next one. Between
+// its sums and the commit a program saves, uploads and evaluates.
+bool HangDetector::sums_are_done(WorkerId worker, const Record& record) const {
+  if (record.heartbeat.place != StepPlace::kUpdating) return false;
+  const auto is_ahead = [&](const auto& entry) {
+    return entry.first != worker && entry.second.heartbeat.step > record.heartbeat.step;
+  };
+  return records_.size() == 1 || std::any_of(records_.begin(), records_.end(), is_ahead);
 }
 
 // The recovery has been committed and waits for this worker. What it may still do of the open step counts as part of a

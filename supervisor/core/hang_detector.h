@@ -16,7 +16,7 @@
 //   phase_timeout  a phase that the program has announced (WorkerHeartbeat::phase), in a step or not. Only a process
 //               that is stopped or silent as a whole is judged meanwhile
 //   hang_max    everything else: no learned step time yet, starting, between steps (data, evaluation), a checkpoint,
-//               no worker is delayed, all are stopped at once. A worker that has its first seat and waits for workers
+//               behind the sums of a step (others have committed it, or there are none), no worker is delayed, all are stopped at once. A worker that has its first seat and waits for workers
 //               that have not taken theirs counts as waiting in an all-reduce
 // A verdict takes two looks, as in failure_detector.h: time without reports from a worker's agent does not count, and a
 // suspicion is withdrawn when the worker moves. So neither a suspension of this process nor of the whole run condemns a
@@ -122,6 +122,7 @@ class HangDetector {
   void take(Record& record, const protocol::WorkerSample& sample, Instant now);
   void learn(Record& record, const protocol::WorkerHeartbeat& heartbeat);
   double learned_us(const Record& record) const;
+  bool sums_are_done(WorkerId worker, const Record& record) const;
   Millis limit(const Record& record, std::uint32_t factor) const;
   std::optional<Over> judge(WorkerId worker, const Record& record) const;
   std::optional<Over> judge_phase(const Record& record) const;
