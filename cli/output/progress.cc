@@ -40,7 +40,7 @@ std::vector<Part> make_parts(const RunFigures& figures) {
     const std::string of = figures.view.epochs > 0 ? " of " + std::to_string(figures.view.epochs) : "";
     parts.push_back({"epoch " + std::to_string(figures.epoch + 1) + of + " " + format_number(percent, 0) + "%", 3});
     parts.push_back({"step " + std::to_string(figures.step), 1});
-    parts.push_back({"loss " + format_loss(figures.loss), 2});
+    if (is_reported(figures.loss)) parts.push_back({"loss " + format_loss(figures.loss), 2});
     parts.push_back({format_count(figures.samples_per_s) + " samples/s", 4});
     if (figures.time_left_s) parts.push_back({format_duration(*figures.time_left_s) + " left", 4});
   }

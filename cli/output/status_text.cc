@@ -165,10 +165,12 @@ std::string render_training(const Json& status) {
   const std::string of = number(status, "epochs") > 0 ? " of " + whole(status, "epochs") : "";
   const std::string left =
       is_number(status, "time_left_s") ? ", " + format_duration(number(status, "time_left_s")) + " left" : "";
+  const double loss = number(status, "loss");
+  const std::string loss_text = is_reported(loss) ? ", loss " + format_loss(loss) : "";
   return "training: epoch " + format_number(number(status, "epoch") + 1, 0) + of + " " + format_number(percent, 0) +
-         "%, step " + whole(status, "step") + left + ", loss " + format_loss(number(status, "loss")) + ", " +
-         format_count(number(status, "samples_per_s")) + " samples/s, global batch " + whole(status, "global_batch") +
-         ", learning rate x" + format_number(number(status, "learning_rate_factor"), 2) + "\n";
+         "%, step " + whole(status, "step") + left + loss_text + ", " + format_count(number(status, "samples_per_s")) +
+         " samples/s, global batch " + whole(status, "global_batch") + ", learning rate x" +
+         format_number(number(status, "learning_rate_factor"), 2) + "\n";
 }
 
 std::string held_of(const Json& status) {

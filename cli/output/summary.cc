@@ -118,7 +118,7 @@ std::string Summary::render(int exit_status) const {
           std::to_string(exit_status) + ") after " + format_duration(last_.uptime_s) + "\n";
   if (const Step steps = std::max(last_.step, finished_step_); steps > 0) {
     text += "  trained: " + std::to_string(steps) + " steps";
-    if (last_.step > 0) text += ", loss " + format_loss(last_.loss);
+    if (last_.step > 0 && is_reported(last_.loss)) text += ", loss " + format_loss(last_.loss);
     if (!changes_.empty()) text += ", idle for changes " + total_idle();
     text += "\n";
   }

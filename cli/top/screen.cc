@@ -87,8 +87,9 @@ void add_head(Drawing& drawing) {
   if (view.step > 0) {
     std::string text = "epoch " + format_number(view.epoch + 1, 0);
     if (view.epochs > 0) text += " of " + std::to_string(view.epochs);
-    text += " " + format_number(100 * view.epoch_fraction, 0) + "%  step " + std::to_string(view.step) + "  loss " +
-            format_loss(view.loss) + "  " + format_count(view.samples_per_s) + " samples/s";
+    text += " " + format_number(100 * view.epoch_fraction, 0) + "%  step " + std::to_string(view.step) +
+            (is_reported(view.loss) ? "  loss " + format_loss(view.loss) : "") + "  " +
+            format_count(view.samples_per_s) + " samples/s";
     if (view.time_left_s) text += "  " + format_duration(*view.time_left_s) + " left";
     drawing.add(text, Look::kBold);
   }

@@ -47,7 +47,7 @@ void ExitJudge::judge_exit(const Worker& worker, const WorkerExited& event) {
   if (worker.finished()) {
     if (!good)
       ending_.fail_run(exit_status_of(event), workers_.name_of(worker) + " finished, then " + exit_text(event) +
-                                                  last_words(event.last_error_lines));
+                                                  last_words(event));
     return;
   }
   if (good && !worker.greeted() && training_.generation == 0) {
@@ -60,7 +60,7 @@ void ExitJudge::judge_exit(const Worker& worker, const WorkerExited& event) {
 void ExitJudge::judge_unfinished_exit(const Worker& worker, const WorkerExited& event) {
   const bool good = event.signal == 0 && event.exit_code == 0;
   const std::string what = (good ? "exited before its training ended: it " : "") + exit_text(event);
-  const std::string detail = last_words(event.last_error_lines);
+  const std::string detail = last_words(event);
   const bool first_start = training_.generation == 0 && !training_.restarting && !worker.seated() && !good;
   const bool counts = !startup_.elastic || change_.plans(worker.id);
   if (first_start && counts) {

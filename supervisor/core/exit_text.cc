@@ -1,8 +1,38 @@
 #include "supervisor/core/exit_text.h"
 
+#include <algorithm>
+#include <cstddef>
+
 #include "supervisor/protocol/signal_name.h"
 
 namespace elastictrain::core {
+namespace {
+
+constexpr std::int32_t kSignalInt = 2;
+
+bool is_blank(const std::string& line) {
+  return line.find_first_not_of(" \t\r") == std::string::npos;
+}
+
+std::string last_line(const std::vector<std::string>& lines) {
+  const auto found = std::find_if_not(lines.rbegin(), lines.rend(), is_blank);
+  return found == lines.rend() ? "" : found->substr(found->find_first_not_of(" \t\r"));
+}
+
+// Python's: behind the last traceback, above what is written while the interpreter ends. Empty: there is none.
+std::string raised_exception(const std::vector<std::string>& lines) {
+  std::string raised;
+  for (std::size_t i = 0; i < lines.size(); ++i) {
+    const bool is_ignored = i > 0 && lines[i - 1].starts_with("Exception ignored in");
+    if (!lines[i].starts_with("Traceback (most recent call last)") || is_ignored) continue;
+    const auto end = std::find_if(lines.begin() + static_cast<std::ptrdiff_t>(i) + 1, lines.end(),
+                                  [](const std::string& line) { return !is_blank(line) && line.front() != ' '; });
+    if (end != lines.end()) raised = *end;
+  }
+  return raised;
+}
+
+}  // namespace
 
 std::string exit_text(const WorkerExited& event) {
   if (event.signal != 0) return "was killed by " + protocol::signal_text(event.signal);
@@ -14,12 +44,12 @@ int exit_status_of(const WorkerExited& event) {
   return event.exit_code >= 1 && event.exit_code <= 125 ? event.exit_code : 1;
 }
 
-std::string last_words(const std::vector<std::string>& lines) {
-  for (auto line = lines.rbegin(); line != lines.rend(); ++line) {
-    const std::size_t begin = line->find_first_not_of(" \t\r");
-    if (begin != std::string::npos) return ": " + line->substr(begin);
-  }
-  return "";
+std::string last_words(const WorkerExited& event) {
+  const bool from_outside = event.signal == kSignalKill || event.signal == kSignalTerm || event.signal == kSignalInt;
+  if (from_outside || (event.signal == 0 && event.exit_code == 0)) return "";
+  const std::string raised = raised_exception(event.last_error_lines);
+  const std::string words = raised.empty() ? last_line(event.last_error_lines) : raised;
+  return words.empty() ? "" : ": " + words;
 }
 
 }  // namespace elastictrain::core

@@ -21,6 +21,9 @@ namespace {
 // A program whose processes have sent nothing for this long is shown as a running plain program.
 constexpr Millis kPlainAfter{5'000};
 
+// So many a program announces that ends by itself.
+constexpr std::uint64_t kEndlessEpochs = std::uint64_t{1} << 40;
+
 }  // namespace
 
 Snapshot::Snapshot(const RunSettings& settings, const Roster& roster, const Outbox& out, const Training& training,
@@ -115,7 +118,7 @@ void Snapshot::show_data(RunView& view) const {
   if (found == roster_.workers().end()) return;
   const protocol::WorkerReady& facts = found->second.facts;
   view.epoch_samples = facts.sample_count;
-  view.epochs = facts.epochs;
+  view.epochs = facts.epochs < kEndlessEpochs ? facts.epochs : 0;
   view.max_steps = facts.max_steps;
 }
 

@@ -263,6 +263,12 @@ TEST_CASE("progress shows epoch, step, loss, speed, size and the last change") {
   CHECK(render_progress(figures, 75) == "epoch 5 of 9 34% | step 1234 | loss 0.4321 | 12m 34s left | 3 workers");
 }
 
+TEST_CASE("progress of a program that reports no loss shows none") {
+  RunFigures figures = training();
+  figures.loss = 0;
+  CHECK(render_progress(figures, 40) == "epoch 5 34% | step 1234 | 3 workers");
+}
+
 TEST_CASE("progress never exceeds the width and keeps what matters longest") {
   for (std::size_t width = 0; width < 130; ++width) CHECK(display_width(render_progress(training(), width)) <= width);
   CHECK(render_progress(training(), 62) == "epoch 5 34% | step 1234 | loss 0.4321 | 3 workers");
