@@ -10,7 +10,6 @@
 
 #include "elastictrain/elastictrain.h"
 #include "elastictrain/session.hpp"
-#include "train/session/term_notice.h"
 
 struct et_session {
   elastictrain::Session session;
@@ -137,7 +136,7 @@ const char* et_last_error(void) {
 }
 
 void et_ignore_notices(int64_t worker) {
-  elastictrain::session::ignore_notices(static_cast<pid_t>(worker));
+  Session::ignore_notices(worker);
 }
 
 et_status et_session_create(et_session** session) {

@@ -6,6 +6,7 @@
 
 #include "supervisor/protocol/names.h"
 #include "train/session/session_impl.h"
+#include "train/session/term_notice.h"
 
 namespace elastictrain {
 
@@ -41,6 +42,10 @@ std::uint64_t take_number(std::string_view& text, char end) {
 }
 
 }  // namespace
+
+void Session::ignore_notices(std::int64_t worker) {
+  session::ignore_notices(static_cast<pid_t>(worker));
+}
 
 std::uint32_t Session::step_based_schedule(std::string_view schedule, std::uint64_t step) {
   std::uint64_t size = 1;

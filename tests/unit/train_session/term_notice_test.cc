@@ -128,7 +128,8 @@ class Forked {
   pid_t pid_ = 0;
 };
 
-TEST_CASE("a process that the program has forked ends by TERM of its parent, not by that of a process that ends a job") {
+TEST_CASE(
+    "a process that the program has forked ends by TERM of its parent, not by that of a process that ends a job") {
   ::signal(SIGTERM, SIG_DFL);  // the test framework has a handler
   TermNotice notice(1);
   Forked survivor;
@@ -143,7 +144,9 @@ TEST_CASE("a process that the program has forked ends by TERM of its parent, not
   CHECK_FALSE(notice.take());
 }
 
-TEST_CASE("a process that helps a worker ignores what every process of a job gets, its parent's and the worker's TERM aside") {
+TEST_CASE(
+    "a process that helps a worker ignores what every process of a job gets, its parent's and the worker's TERM "
+    "aside") {
   ::signal(SIGTERM, SIG_DFL);
   const auto helps = [](pid_t worker) {
     return [worker] {

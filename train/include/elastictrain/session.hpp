@@ -422,6 +422,10 @@ class ELASTICTRAIN_CPP_API Session {
 
   // "2:100,4:200": 2 in the first 100 steps, 4 afterwards; 1 for an empty text. For request_resize(), for example.
   static std::uint32_t step_based_schedule(std::string_view schedule, std::uint64_t step);
+  // In a process that a worker, `worker`, has started to load data or for another part of its work, without a session: TERM
+  // of any other process than the worker, the parent and the agent does nothing, nor do INT, USR1 and USR2 unless the
+  // program handles them.
+  static void ignore_notices(std::int64_t worker);
 
   std::uint32_t rank() const;
   std::uint32_t world_size() const;
