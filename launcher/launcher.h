@@ -39,6 +39,7 @@ struct LaunchEnded {
   int signal = 0;
   std::string message;
   bool agent_ended = false;  // the agent itself is known to have exited, not only the process that represented it here
+  bool may_work_later = false;  // not launched, for a reason that may pass: a host that boots, a full sshd
 };
 
 class Launcher {

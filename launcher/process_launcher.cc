@@ -125,6 +125,8 @@ void ProcessLauncher::agent_ended(const LaunchPtr& launch, const CommandEnd& end
   const bool is_silent = !method_.passes_status_on && end.status.exit_code != 0;
   const bool own_failure = end.status.signal != 0 || end.status.exit_code == method_.failure_status || is_silent;
   launch->agent_ended = launch->connected && (method_.is_agent || !own_failure);
+  launch->may_work_later = end.status.signal != 0 || end.timed_out ||
+                           (end.status.exit_code == method_.failure_status && method_.is_passing(end.error_text));
   CommandEnd reported = end;
   if (launch->agent_ended && !method_.is_agent) reported.status = agent_status(end.status);
   report(launch, reported.status, explain(*launch, reported));
@@ -169,8 +171,9 @@ std::string ProcessLauncher::explain(const Launch& launch, const CommandEnd& end
 void ProcessLauncher::report(const LaunchPtr& launch, ExitStatus status, std::string message) {
   const auto place = launches_.find(launch->spec.agent);
   if (place != launches_.end() && place->second == launch) launches_.erase(place);
+  const bool may_work_later = launch->may_work_later && !launch->connected && !launch->forgotten;
   sink_({launch->spec.agent, launch->connected, status.exit_code, status.signal, std::move(message),
-         launch->agent_ended});
+         launch->agent_ended, may_work_later});
 }
 
 void ProcessLauncher::forget(AgentId agent) {

@@ -44,6 +44,8 @@ struct LaunchMethod {
   // What to do about this error text of the tool, for the end of a message; empty: nothing is known.
   std::function<std::string(const std::string& host, const std::string& text)> advice =
       [](const std::string&, const std::string&) { return std::string(); };
+  // Whether the tool may succeed later that failed with this text.
+  std::function<bool(const std::string& text)> is_passing = [](const std::string&) { return false; };
   std::string no_binary_hint;  // what to do if there is no binary and none is copied
   std::string timeout_hint;    // possible causes if the tool hangs without output
 };
@@ -71,6 +73,7 @@ class ProcessLauncher : public Launcher {
     bool agent_ended = false;  // afterwards: its process, not only the tool that represents it
     bool copied = false;
     bool forgotten = false;
+    bool may_work_later = false;
     bool holds_slot = false;  // counts against the parallelism
     std::unique_ptr<asio::steady_timer> slow_timer;
   };

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <iterator>
 
 #include "launcher/process_launcher.h"
 #include "launcher/remote_scripts.h"
@@ -17,6 +18,15 @@ std::string advice_about(const SshOptions& options, const std::string& host, con
   if (options.port != 0) command += " -p " + std::to_string(options.port);
   if (!options.identity_file.empty()) command += " -i " + options.identity_file;
   return "; the host answers, but does not let you in with this key and user; try: " + command + " " + host + " true";
+}
+
+// Refused or reset connections and hosts without a route are what a machine that boots, and an sshd that limits its
+// unauthenticated connections, look like.
+bool may_pass(const std::string& text) {
+  constexpr const char* kLasting[] = {"Permission denied", "Host key verification failed", "Could not resolve hostname",
+                                      "Too many authentication failures", "Bad configuration option"};
+  return std::none_of(std::begin(kLasting), std::end(kLasting),
+                      [&](const char* sign) { return text.find(sign) != std::string::npos; });
 }
 
 }  // namespace
@@ -35,6 +45,7 @@ Result<std::unique_ptr<Launcher>> make_ssh_launcher(asio::io_context& io, SshOpt
   method.advice = [options](const std::string& host, const std::string& text) {
     return advice_about(options, host, text);
   };
+  method.is_passing = may_pass;
   method.start_command = [options, program](const std::string& host) {
     return ssh_start_command(options, host, program);
   };

@@ -108,7 +108,8 @@ void AgentTable::launch_ended(const launcher::LaunchEnded& ended) {
   if (entry.state == Entry::State::kLaunching) {
     // An agent that has outlived its ssh is about to introduce itself.
     if (ended.launched && !ended.agent_ended) return;
-    return lost(ended.agent, ended.message, core::LossEvidence::kNeverCame);
+    return lost(ended.agent, ended.message,
+                ended.may_work_later ? core::LossEvidence::kNotYet : core::LossEvidence::kNeverCame);
   }
   if (!ended.agent_ended) return;
   entry.ended = true;
@@ -295,7 +296,7 @@ void AgentTable::lost(AgentId agent, const std::string& reason, core::LossEviden
   entry.state = Entry::State::kLost;
   entry.forget_at.reset();
   if (entry.stopping || closing_) entry.forget_at = Clock::now() + kForgetAfterLoss;
-  if (evidence == core::LossEvidence::kNeverCame) give_up(entry);
+  if (evidence == core::LossEvidence::kNeverCame || evidence == core::LossEvidence::kNotYet) give_up(entry);
   if (!closing_) hooks_.on_lost(agent, reason, evidence);
 }
 

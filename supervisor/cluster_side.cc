@@ -118,7 +118,7 @@ void ClusterSide::ended(WorkerId worker, AgentId agent) {
 void ClusterSide::agent_lost(AgentId agent, core::LossEvidence evidence) {
   if (link_ == nullptr) return;
   Millis longest = settings_.orphan_grace + settings_.grace + kMargin;
-  if (evidence == core::LossEvidence::kNeverCame) longest = Millis(0);
+  if (evidence == core::LossEvidence::kNeverCame || evidence == core::LossEvidence::kNotYet) longest = Millis(0);
   if (evidence == core::LossEvidence::kProcess) longest = kGuardianEnds;
   link_->holds().out_of_reach(agent, now() + longest);
   changed();

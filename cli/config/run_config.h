@@ -78,7 +78,7 @@ struct LauncherConfig {
   std::vector<std::string> ssh_args;
   std::string ssh_program = "ssh";
   std::uint64_t connect_timeout_ms = 10'000;
-  std::uint64_t parallelism = 32;
+  std::uint64_t parallelism = 10;
   bool copy_binary = true;
   std::vector<std::string> mpi_command = {"mpirun"};
   std::vector<std::string> command;

@@ -55,6 +55,7 @@ void AgentWatch::on(const AgentConnected& event) {
     return;
   }
   agent->link = Link::kUp;
+  agent->awaited = false;
   agent->last_seen = out_.now();
   out_.journal(record::AgentConnected{agent->host, agent->id});
   watch(*agent);
@@ -114,10 +115,12 @@ void AgentWatch::on(const AgentLost& event) {
     links_.cut_off(*agent, event.reason);
     return;
   }
+  agent->awaited = event.evidence == LossEvidence::kNotYet && agent->link == Link::kLaunching;
   lose_agent(*agent, event.reason);
 }
 
 void AgentWatch::lose_agent(Agent& agent, const std::string& reason) {
+  const bool is_told = agent.link == Link::kLaunching && agent.lost_reason == reason;  // of an earlier attempt
   const bool expected = agent.stopping && agent.workers.empty();
   const bool was_launching = agent.link == Link::kLaunching;
   agent.link = Link::kDown;
@@ -134,9 +137,10 @@ void AgentWatch::lose_agent(Agent& agent, const std::string& reason) {
   }
   const bool costs_members = std::any_of(agent.workers.begin(), agent.workers.end(),
                                          [&](WorkerId id) { return roster_.worker(id)->trains(); });
-  if (!expected && !costs_members && !end_.begun()) {
+  if (!expected && !costs_members && !end_.begun() && !is_told) {
     const char* what = was_launching ? " could not be used: " : " is lost: ";
-    out_.tell(Tell::Level::kWarning, "host " + agent.host + what + reason);
+    const char* next = agent.awaited ? "; it is tried again" : "";
+    out_.tell(Tell::Level::kWarning, "host " + agent.host + what + reason + next);
   }
   lose_workers(agent, reason);
   if (!agent.offered) {

@@ -64,8 +64,8 @@ struct WarmReported {
 };
 // How certain it is that the agent's processes are gone. kConnection: only the connection broke; agent and workers may
 // still run and reconnect. kProcess: the agent's process exited, and its guardian ends the workers. kNeverCame: the
-// agent could not be started.
-enum class LossEvidence : std::uint8_t { kNeverCame, kConnection, kProcess };
+// agent could not be started. kNotYet: likewise, but a later attempt may succeed (a host that boots, a full sshd).
+enum class LossEvidence : std::uint8_t { kNeverCame, kConnection, kProcess, kNotYet };
 // `reason` is the launcher's own message.
 struct AgentLost {
   AgentId agent;

@@ -160,9 +160,9 @@ std::string HostList::unreachable_hosts() const {
   for (const Agent* agent : roster_.agents_in_order()) {
     const bool drained = agent->drained();
     if (!drained && (agent->link == Link::kUp || agent->stopping)) continue;
-    const std::string why = drained                           ? "is drained"
-                            : agent->link == Link::kLaunching ? "has not answered yet"
-                                                              : agent->lost_reason;
+    const std::string why = drained                      ? "is drained"
+                            : agent->lost_reason.empty() ? "has not answered yet"
+                                                         : agent->lost_reason;
     text += (text.empty() ? "" : "; ") + agent->host + ": " + why;
   }
   return text;

@@ -1,7 +1,9 @@
 #include "supervisor/core/links.h"
 
 #include <algorithm>
+#include <functional>
 #include <set>
+#include <string>
 
 #include "supervisor/core/agent_watch.h"
 #include "supervisor/core/change.h"
@@ -119,9 +121,23 @@ void Links::vanished(const Worker& gone) {
                       workers_.name_of(worker) + " " + what, "", false});
 }
 
+// Between attempts to start a first agent: a second, then two, each less up to a half, so that hosts behind one machine
+// that limits its connections do not come back together. What is not expected to pass is tried like a host that cools
+// down.
+Millis Links::first_delay(const Agent& agent) const {
+  if (!agent.awaited) return settings_.failures.cool_down;
+  const Millis longest = settings_.failures.relaunch * (agent.attempts == 0 ? 1 : 2);
+  const std::size_t spread = std::hash<std::string>()(agent.host + std::to_string(agent.attempts)) % 1000;
+  return longest - longest * static_cast<std::int64_t>(spread) / 2000;
+}
+
 // A host that is still on the list is tried again, after a longer delay if it keeps failing.
 void Links::schedule_relaunch(Agent& agent) {
-  if (!agent.offered || agent.drain || end_.begun() || !startup_.spawned) return;
+  if (!agent.offered || agent.drain || end_.begun()) return;
+  if (!startup_.spawned || (agent.awaited && agent.attempts * settings_.failures.relaunch < settings_.start_timeout)) {
+    agent.timer = out_.arm({TimerKind::kRelaunch, {}, agent.id}, out_.now() + first_delay(agent));
+    return;
+  }
   host_judge_.blame({FailureClass::kInfrastructure, kStatusUnavailable, agent.host, agent.lost_reason, "", false});
   const Instant soon = out_.now() + settings_.failures.relaunch;
   const Instant when = std::max<Instant>(soon, health_.cooled_until(agent.host, out_.now()).value_or(soon));
@@ -133,10 +149,16 @@ void Links::relaunch(AgentId id) {
   if (lost == nullptr || lost->link != Link::kDown || !lost->offered || lost->drain || end_.begun()) return;
   const HostSlots host{lost->host, lost->slots, lost->only};
   const std::uint32_t order = lost->order;
+  const bool awaited = lost->awaited;
+  const std::uint32_t attempts = lost->attempts + 1;
+  const std::string reason = lost->lost_reason;
   roster_.remove_agent(id);
   Agent& agent = roster_.add_agent(host.host, host.slots);
   agent.order = order;
   agent.again = true;
+  agent.awaited = awaited;
+  agent.attempts = attempts;
+  agent.lost_reason = reason;
   agent.only = host.only;
   out_.journal(record::HostAgain{agent.host, agent.slots, agent.id, only_of(agent.only)});
   out_.emit(LaunchAgent{agent.id, agent.host, agent.slots});

@@ -39,6 +39,7 @@ class Links {
 
  private:
   void resend(Worker& worker);
+  Millis first_delay(const Agent& agent) const;
 
   const RunSettings& settings_;
   Roster& roster_;

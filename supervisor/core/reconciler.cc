@@ -46,7 +46,8 @@ bool Reconciler::may_start() {
   if (!startup_.hosts_known) return false;
   const std::uint32_t slots = roster_.usable_slots();
   if (slots >= planner_.target_size_of()) return true;
-  const bool more_may_come = !startup_.expired && (roster_.any_launching() || settings_.hosts_may_appear);
+  const bool more_may_come =
+      !startup_.expired && (roster_.any_launching() || roster_.any_awaited() || settings_.hosts_may_appear);
   const bool worth_waiting = !startup_.expired && (roster_.any_launching() || slots < settings_.min_workers);
   if (more_may_come && worth_waiting) return false;
   if (slots >= settings_.min_workers) return true;

@@ -148,6 +148,13 @@ bool Roster::any_launching() const {
   });
 }
 
+bool Roster::any_awaited() const {
+  return std::any_of(agents_.begin(), agents_.end(), [](const auto& entry) {
+    const Agent& agent = entry.second;
+    return agent.awaited && agent.link != Link::kUp && agent.offered && !agent.drain && !agent.stopping;
+  });
+}
+
 std::size_t Roster::blamed_slots() const {
   return static_cast<std::size_t>(std::count_if(
       blame_.begin(), blame_.end(), [](const auto& entry) { return entry.second.failures >= kFailuresPerSlot; }));

@@ -33,8 +33,10 @@ struct Agent {
   bool noticed = false;   // the host itself said that it goes away
   bool stopping = false;  // StopAgent was sent
   bool suspect = false;
-  bool cut_off = false;  // its connection broke; it and its workers may still run and reconnect
-  bool again = false;    // launched because an agent of this host was lost
+  bool cut_off = false;        // its connection broke; it and its workers may still run and reconnect
+  bool again = false;          // launched because an agent of this host was lost
+  bool awaited = false;        // no agent of this host has come yet, and a later attempt may succeed
+  std::uint32_t attempts = 0;  // before this one, while none has come
   Instant last_seen;
   std::uint64_t timer = 0;            // of the failure detector
   std::uint64_t reconnect_timer = 0;  // while cut off, when survivors report that its workers are gone
@@ -46,6 +48,8 @@ struct Agent {
   bool may_use(std::uint32_t slot) const {
     return only.empty() ? slot < slots : std::binary_search(only.begin(), only.end(), slot);
   }
+  // What it holds is lost before long.
+  bool goes_away() const { return noticed || !offered; }
   // Workers may train here.
   bool usable() const { return link == Link::kUp && offered && !drain && !stopping; }
   // ... and new ones can be started now.
@@ -144,6 +148,7 @@ class Roster {
   bool nobody_trains() const;
   std::uint32_t usable_slots() const;
   bool any_launching() const;
+  bool any_awaited() const;
 
   // A slot in which workers keep failing is not used for a while. Returns the failures so far.
   std::uint32_t blame(Place place, std::uint32_t failures) { return blame_of(place).failures += failures; }

@@ -162,6 +162,14 @@ class TooFewLeft(Case):
         os.kill(second, signal.SIGKILL)
         run.wait_event("below_min")
 
+    def test_an_only_agent_that_is_killed_before_it_connects_is_started_again(self):
+        with Run(job()) as run:
+            agent = wait_until(lambda: next((pid for pid in run.processes() if command_of(pid).split()[1:2] == ["agent"]), None),
+                               20, "the agent", interval=0.001)
+            os.kill(agent, signal.SIGKILL)
+            run.wait_size(2)
+            self.assert_ends_clean(run)
+
     def test_below_the_minimum_the_survivors_wait_for_a_host(self):
         with Run(self.start()) as run:
             first = pids(run.wait_size(2))[0]

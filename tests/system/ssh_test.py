@@ -40,6 +40,26 @@ class SshHosts(Case):
         self.assertEqual(run.wait(), status)
         run.wait_no_processes()
 
+    def test_a_host_that_boots_later_is_waited_for_where_it_is_needed(self):
+        self.boots_later((3, 3, 3), lambda run: None)
+
+    def test_a_host_that_boots_later_joins_a_run_that_can_begin_without_it(self):
+        self.boots_later((1, 3, 3), lambda run: run.wait_size(2))
+
+    def boots_later(self, workers, begin):
+        late = self.lab.host("node3")
+        late.power_off()
+        try:
+            with self.start(ssh_job(["node1:1", "node2:1", "node3:1"], workers)) as run:
+                run.wait_text("host node3 could not be used: ")
+                begin(run)
+                late.power_on()
+                run.wait_size(3, 60)
+                self.assertEqual(run.text().count("host node3 could not be used: "), 1, "said once")
+                self.assert_ends_clean(run)
+        finally:
+            late.power_on()
+
     def test_workers_of_three_hosts_train_together_and_change(self):
         config = ssh_job(["node1:2", "node2:2", "node3:2"], (1, 3, 6), synthetic(compute_us_per_sample=3000))
         with self.start(config) as run:
