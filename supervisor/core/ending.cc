@@ -190,7 +190,19 @@ void Ending::grace_expired() {
   out_.tell(Tell::Level::kWarning,
             "the workers did not reach a step boundary within the grace time: stopping them now");
   begin_end(EndMode::kNow, end_.status, end_.reason);
+void Ending::limit_finish() {
+  if (end_.mode != EndMode::kFinishing || std::exchange(end_.is_limited, true)) return;
+  out_.arm({TimerKind::kGrace, {}, {}}, out_.now() + settings_.grace);
 }
+
+}
+  if (end_.mode == EndMode::kFinishing) {
+    out_.tell(Tell::Level::kWarning,
+              "the program has finished, but its processes did not end within the grace time: killing them now");
+    begin_end(EndMode::kNow, end_.status, end_.reason);
+    for (const auto& [id, worker] : roster_.workers()) out_.emit(StopWorker{id, 0});
+    return;
+  }
 
 void Ending::account_arrived() {
   if (accounts_timer_ != 0) out_.look_again();

@@ -39,6 +39,8 @@ class Ending {
   void end_without_members();
   void advance_end();
   void end_run();
+  // The program has finished: its processes have the grace to end by themselves.
+  void limit_finish();
   void grace_expired();
   void account_arrived();
 

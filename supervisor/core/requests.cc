@@ -66,6 +66,7 @@ void Requests::on(const Stop& event) {
   }
   if (end_.begun()) {
     accept(event.request, "the run is already ending: " + end_.reason);
+    ending_.limit_finish();
     return;
   }
   accept(event.request, training_.generation == 0 ? "stopping" : "stopping at the next step boundary");

@@ -25,6 +25,7 @@ struct RunEnd {
   bool left_in_order = false;   // while the run drains: a worker reached its boundary
   bool over = false;            // EndRun was requested
   std::set<WorkerId> finished;  // members whose program reached its end, even if the process has exited
+  bool is_limited = false;      // the processes of a program that has finished must end within the grace
 
   bool begun() const { return mode != EndMode::kNone; }
 };

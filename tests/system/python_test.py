@@ -36,7 +36,61 @@ def priority(pid):
     return os.getpriority(os.PRIO_PROCESS, pid)
 
 
+LINGERS = """
+import array, time, elastictrain
+session = elastictrain.Session()
+session.share_model("weights", array.array("f", [0.0] * 4))
+session.set_data(sample_count=64, epochs=1, batch=8)
+if session.start():
+    while session.next_batch() is not None:
+        session.all_reduce(array.array("f", [1.0] * 4))
+        session.commit_step(loss=1.0)
+print("trained", flush=True)
+time.sleep(1000)
+"""
+
+
+PAUSES = """
+import array, os, time, elastictrain
+session = elastictrain.Session()
+session.share_model("weights", array.array("f", [0.0] * 4))
+session.set_data(sample_count=4000, epochs=1, batch=8)
+if session.start():
+    while (batch := session.next_batch()) is not None:
+        session.all_reduce(array.array("f", [1.0] * 4))
+        if session.rank == 0 and batch.step in (60, 120):
+            pause = 6 if os.environ.get("ET_BUSY") else 3
+            end = time.monotonic() + pause
+            while time.monotonic() < end:
+                if not os.environ.get("ET_BUSY"):
+                    time.sleep(pause)
+        session.commit_step(loss=1.0)
+        time.sleep(0.01)
+"""
+
+
 class Python(Case):
+    def test_a_worker_that_saves_behind_the_sums_of_a_step_is_no_hang(self):
+        """Waiting, as for an upload, and computing, as in an evaluation."""
+        environment = {"PYTHONPATH": os.path.join(ROOT, "train", "python"), "PYTHONDONTWRITEBYTECODE": "1"}
+        for workers in (1, 2):
+            for busy in ("", "1"):
+                arguments = ["-n", str(workers), "--set", "failures.hang_min_ms=300", "--", sys.executable, "-c", PAUSES]
+                with self.subTest(workers=workers, busy=busy), Run(arguments=arguments,
+                                                                  environment={**environment, "ET_BUSY": busy}) as run:
+                    self.assertEqual(run.wait(60), 0, run.text())
+                    self.assertEqual([event["event"] for event in run.journal() if "hang" in event["event"]], [])
+
+    def test_the_grace_holds_for_a_program_that_has_finished_and_lives_on(self):
+        environment = {"PYTHONPATH": os.path.join(ROOT, "train", "python"), "PYTHONDONTWRITEBYTECODE": "1"}
+        with Run(arguments=["-n", "2", "--grace", "1", "--", sys.executable, "-c", LINGERS], environment=environment) as run:
+            run.wait_text("trained")
+            run.wait_event("ending", reason="the program finished")
+            run.signal(signal.SIGTERM)
+            self.assertEqual(run.wait(), 0, "its training is complete")
+            self.assertIn("the program has finished, but its processes did not end within the grace time", run.text())
+            run.wait_no_processes()
+
     def test_it_grows_and_survives_a_loss(self):
         with python_run() as run:
             run.wait_size(2)
