@@ -242,8 +242,8 @@ int Supervisor::Impl::run() {
 
 void Supervisor::Impl::arm_time_limit() {
   if (options_.time_limit_ms == 0) return;
-  // The age of the run, not of this supervisor.
-  const milliseconds used(static_cast<std::int64_t>(up_before_s_ * 1000));
+  // A supervisor that takes a run over continues its time; one that starts it again begins anew.
+  const milliseconds used(static_cast<std::int64_t>((up_before_s_ - life_began_s_) * 1000));
   time_limit_.expires_after(std::max(milliseconds(options_.time_limit_ms) - used, milliseconds(0)));
   time_limit_.async_wait([this, life = std::weak_ptr(life_)](asio::error_code error) {
     if (!error && !life.expired()) request_stop(core::StopCause::kTimeLimit);

@@ -157,6 +157,7 @@ class Supervisor::Impl {
   Board board_;
   std::unique_ptr<BoardFile> board_file_;
   std::unique_ptr<control::ControlServer> control_;
+  double life_began_s_ = 0;               // when the run was started again last
   asio::steady_timer time_limit_;
   asio::steady_timer figures_timer_;
   asio::steady_timer rejections_timer_;

@@ -133,6 +133,8 @@ Status Supervisor::Impl::look_back() {
     if (!line.record) return;
     const core::Record& record = *line.record;
     if (const auto* idle = std::get_if<core::record::Idle>(&record)) idle_times_.recall(idle->idle_ms / 1e3);
+    const auto* continued = std::get_if<core::record::RunResumed>(&record);
+    if (continued != nullptr && continued->anew.value_or(false)) life_began_s_ = line.up_s.value_or(0);
     if (const auto* observed = std::get_if<core::record::Observed>(&record)) recall_view(policy_, *observed);
     recoveries_.take(record, line.up_s.value_or(0));
     checkpoints_.take(record, std::nullopt);
@@ -142,6 +144,7 @@ Status Supervisor::Impl::look_back() {
   up_before_s_ = history->up_s;
   return {};
 }
+  if (options_.start == RunStart::kStartAgain) life_began_s_ = up_before_s_;
 
 void Supervisor::Impl::go_on() {
   if (!resumed_) return;

@@ -247,6 +247,16 @@ class EverythingLost(Case):
                 self.assertEqual(run.wait(), 0)
                 self.assert_audit_clean(run)
 
+    def test_the_time_limit_counts_from_each_new_start(self):
+        with tempfile.TemporaryDirectory(prefix="resume-") as directory:
+            with Run(self.checkpointed(directory), arguments=["--time-limit", "4"]) as run:
+                self.assertEqual(run.wait(), 75)
+                for _ in range(2):
+                    last = run.last_step()
+                    run.resume()
+                    run.wait_step(last + 20)
+                    self.assertEqual(run.wait(), 75)
+
 
 class Output(Case):
     def test_the_run_goes_on_when_nobody_reads_any_more(self):
