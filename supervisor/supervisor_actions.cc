@@ -73,6 +73,7 @@ void Supervisor::Impl::perform(core::SpawnWorker& action) {
   workers_.spawned(action, workers_.generation() == 0);
   cluster_.spawned(action);
   WorkerSurroundings around;
+  around.saved_step = checkpoints_.step();
   around.run_name = options_.settings.run_name;
   around.generation = workers_.generation();
   around.node_count = nodes_;

@@ -59,6 +59,7 @@ std::vector<std::string> worker_environment(const core::SpawnWorker& spawn, cons
   if (spawn.from_checkpoint) {
     set("ELASTICTRAIN_RESUME", "1");
     set("ELASTICTRAIN_LINEAGE", lineage_text(spawn.lineage));
+    if (around.saved_step) set("ELASTICTRAIN_SAVED_STEP", std::to_string(*around.saved_step));
   }
   return environment;
 }

@@ -8,11 +8,13 @@
 #include <memory>
 
 #include "cli/commands/check_hosts.h"
+#include "cli/commands/checkpoint_claim.h"
 #include "cli/commands/checkpoint_place.h"
 #include "cli/commands/command.h"
 #include "cli/commands/exit_code.h"
 #include "cli/commands/gpu_report.h"
 #include "cli/commands/mpi_plan.h"
+#include "cli/commands/resume.h"
 #include "cli/commands/run_flags.h"
 #include "cli/commands/run_parts.h"
 #include "cli/config/contradictions.h"
@@ -24,6 +26,7 @@
 #include "cli/output/protection.h"
 #include "cli/output/table.h"
 #include "launcher/build_id.h"
+#include "supervisor/run_directory.h"
 
 namespace elastictrain::cli {
 namespace {
@@ -161,6 +164,18 @@ int conclude(const std::vector<HostReport>& reports, const Status& checkpoints, 
   return status;
 }
 
+Status check_checkpoints(const CheckpointConfig& checkpoint, const RunPlan& plan) {
+  if (checkpoint.directory.empty()) return {};
+  const std::string& run = plan.settings.run_name;
+  const std::string directory = with_run_name(checkpoint.directory, run);
+  if (Status writable = try_checkpoint_directory(directory); !writable.ok()) return writable;
+  const auto run_directory = run_directory_of(run);
+  return may_claim({.directory = directory,
+                    .run = run,
+                    .run_directory = run_directory.ok() ? *run_directory : "",
+                    .adopts = checkpoint.adopt});
+}
+
 int check_plan(const LoadedConfig& loaded, RunPlan plan, bool show_all) {
   std::cout << render_settings(loaded, plan, show_all) << "\n"
             << render_sizes(plan.settings) << describe_protection(loaded.config.network) << "\n"
@@ -185,8 +200,7 @@ int check_plan(const LoadedConfig& loaded, RunPlan plan, bool show_all) {
             << render_networks(*reports) << "\n"
             << render_gpus(*reports) << render_worker_settings(*reports, loaded.config.network.interface)
             << render_differences(*reports) << render_shortages(*reports);
-  const std::string& directory = loaded.config.checkpoint.directory;
-  return conclude(*reports, directory.empty() ? Status() : try_checkpoint_directory(directory), plan.all_local);
+  return conclude(*reports, check_checkpoints(loaded.config.checkpoint, plan), plan.all_local);
 }
 
 int check_command(const RunFlags& flags, const std::vector<std::string>& program, bool show_all) {

@@ -7,6 +7,9 @@
 #include <cstring>
 #include <filesystem>
 
+#include "supervisor/checkpoint_log.h"
+#include "supervisor/journal_history.h"
+
 namespace elastictrain::cli {
 namespace {
 
@@ -40,6 +43,28 @@ Status try_checkpoint_directory(const std::string& directory) {
   return Error{ErrorCode::kIo, "checkpoints cannot be written to checkpoint.directory " + directory + ": " +
                                    place.string() + ": " + std::strerror(failed) +
                                    "; choose another directory, or make this one writable"};
+}
+
+Status require_checkpoints(const std::string& directory, std::optional<Step> saved, const std::string& run) {
+  std::error_code ignored;
+  for (const auto& entry : fs::directory_iterator(directory, ignored)) {
+    const std::string name = entry.path().filename().string();
+    if (name.starts_with("step-") && name.ends_with(".json")) return {};
+  }
+  const std::string what =
+      saved ? "its newest one, of step " + std::to_string(*saved) + ", was written there" : "it has written none";
+  return Error{ErrorCode::kNoInput, "run " + run + " cannot continue: there is no checkpoint in checkpoint.directory " +
+                                        directory + ", and " + what +
+                                        ". Mount the directory or restore its files; to begin at the first step: "
+                                        "elastictrain run --resume " +
+                                        run + " --fresh"};
+}
+
+std::optional<Step> saved_step(const std::string& journal_path) {
+  CheckpointLog log;
+  const auto read =
+      read_journal_history(journal_path, [&log](const core::Record& record) { log.take(record, std::nullopt); });
+  return read.ok() ? log.step() : std::nullopt;
 }
 
 }  // namespace elastictrain::cli

@@ -2,8 +2,10 @@
 // it. Thread: any. Errors: kIo, with the directory, the system's reason and what to do.
 #pragma once
 
+#include <optional>
 #include <string>
 
+#include "supervisor/protocol/ids.h"
 #include "supervisor/protocol/result.h"
 
 namespace elastictrain::cli {
@@ -11,5 +13,12 @@ namespace elastictrain::cli {
 // Writes a file there and removes it. Makes no directory: of one that does not exist yet, the nearest existing
 // directory above it must be writable.
 Status try_checkpoint_directory(const std::string& directory);
+
+// For a run that is started again: `saved` is the step of its newest checkpoint as its journal says. kNoInput: there is
+// no checkpoint at all.
+Status require_checkpoints(const std::string& directory, std::optional<Step> saved, const std::string& run);
+
+// The journal's newest checkpoint that was written or read.
+std::optional<Step> saved_step(const std::string& journal_path);
 
 }  // namespace elastictrain::cli

@@ -15,6 +15,7 @@
 #include "cli/report/write.h"
 #include "launcher/hostfile.h"
 #include "launcher/process/core_files.h"
+#include "supervisor/control/control_protocol.h"
 #include "supervisor/core/text.h"
 #include "supervisor/protocol/duration_text.h"
 #include "supervisor/run_directory.h"
@@ -102,13 +103,13 @@ int LiveRun::run() {
   directory_ = *directory;
   added_hosts_file_ = directory_ + "/added-hosts";
   if (const Status recalled = recall_added_hosts(); !recalled.ok()) return report(recalled.error(), kExitConfig);
-  if (!config_.checkpoint.directory.empty() && plan_.all_local && start_ != RunStart::kTakeOver) {
-    const Status writable = try_checkpoint_directory(config_.checkpoint.directory);
-    if (!writable.ok()) return report(writable.error(), status_of_start(writable.error()));
-  }
+  if (const Status placed = look_at_checkpoints(); !placed.ok())
+    return report(placed.error(), status_of_start(placed.error()));
   auto output = RunOutput::open(config_.log, plan_.settings.max_workers);
   if (!output.ok()) return report(output.error(), status_of_start(output.error()));
   output_ = std::move(*output);
+  if (const Status claimed = claim_checkpoints(); !claimed.ok())
+    return report(claimed.error(), status_of_start(claimed.error()));
   const auto on_end = [this](const launcher::LaunchEnded& ended) {
     if (supervisor_ != nullptr) supervisor_->launch_ended(ended);
   };
@@ -128,7 +129,38 @@ int LiveRun::run() {
   }
   if (meeting_.rendezvous != nullptr) meeting_.rendezvous->finish(status, kFarewell);
   leave_cluster(status);
+  if (claim_) claim_->end(status == kExitSuccess);
   return status;
+}
+
+// Before anything starts. Directories of other machines are looked at by their workers.
+Status LiveRun::look_at_checkpoints() const {
+  const std::string& directory = config_.checkpoint.directory;
+  if (directory.empty() || !plan_.all_local || start_ == RunStart::kTakeOver) return {};
+  if (start_ == RunStart::kStartAgain) {
+    const auto saved = saved_step(directory_ + "/" + control::kJournalName);
+    if (Status there = require_checkpoints(directory, saved, plan_.settings.run_name); !there.ok()) return there;
+  }
+  return try_checkpoint_directory(directory);
+}
+
+// Of a directory that this machine sees, too.
+Status LiveRun::claim_checkpoints() {
+  std::error_code ignored;
+  const auto directory = std::filesystem::absolute(config_.checkpoint.directory, ignored).lexically_normal();
+  const bool visible = plan_.all_local || std::filesystem::is_directory(directory, ignored);
+  if (config_.checkpoint.directory.empty() || !visible) return {};
+  claim_ = std::make_unique<CheckpointClaim>(
+      io_,
+      ClaimRequest{.directory = directory.string(),
+                   .run = plan_.settings.run_name,
+                   .run_directory = directory_,
+                   .adopts = config_.checkpoint.adopt,
+                   .continues = start_ == RunStart::kStartAgain},
+      [this](const std::string& text) { output_->tell(core::Tell::Level::kWarning, text); });
+  if (Status taken = claim_->take(); !taken.ok()) return taken;
+  claim_->keep();
+  return {};
 }
 
 // A fresh run needs its cluster; one that goes on finds it when it is there.

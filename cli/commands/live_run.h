@@ -13,6 +13,7 @@
 #include <string>
 
 #include "cli/commands/begin_watch.h"
+#include "cli/commands/checkpoint_claim.h"
 #include "cli/commands/cluster_link.h"
 #include "cli/commands/endpoint.h"
 #include "cli/commands/hooks.h"
@@ -45,6 +46,8 @@ class LiveRun {
 
  private:
   SupervisorOptions options();
+  Status look_at_checkpoints() const;
+  Status claim_checkpoints();
   Status join_cluster();
   int supervise();
   void leave_cluster(int status);
@@ -78,6 +81,7 @@ class LiveRun {
   std::string added_hosts_file_;
   std::vector<launcher::Host> added_hosts_;    // by the supervisor that this one succeeds
   launcher::ElasticHosts* elastic_ = nullptr;  // the host source, where it can grow
+  std::unique_ptr<CheckpointClaim> claim_;     // where this machine sees the checkpoints
   std::unique_ptr<cluster::RunLink> link_;     // of a run of a cluster
   RunStart start_;                             // of the supervisor that runs now
   std::unique_ptr<Supervisor> supervisor_;

@@ -101,8 +101,14 @@ std::string name_setting(const RunFlags& flags) {
   return name;
 }
 
-Result<RunStart> start_of(const RunRecord& record, const RunConfig& config) {
+Result<RunStart> start_of(const RunRecord& record, const RunConfig& config, bool fresh) {
+  if (!record.end && fresh) {
+    return Error{ErrorCode::kUnavailable, "run " + record.run_name +
+                                              " has lost its supervisor, and its workers may still train: --fresh is "
+                                              "for runs that have ended"};
+  }
   if (!record.end) return RunStart::kTakeOver;
+  if (fresh) return RunStart::kFresh;
   const std::string how = "run " + record.run_name + " has ended: " + record.end->reason + " (status " +
                           std::to_string(record.end->exit_status) + "); ";
   if (record.end->exit_status == kExitSuccess && !record.end->can_continue) {
@@ -150,7 +156,7 @@ Choice resume_recorded(const RunFlags& flags) {
   const auto loaded = load_from_flags(flags, {}, process_environment(), recorded->config);
   if (const auto* error = std::get_if<ConfigError>(&loaded)) return config_failed(*error);
   RunConfig config = std::get<LoadedConfig>(loaded).config;
-  const auto start = start_of(*record, config);
+  const auto start = start_of(*record, config, flags.fresh);
   if (!start.ok()) return failed(start.error());
   config.name = *name;
   return RunChoice{std::move(config), {recorded->variables, recorded->directory, *name, process_environment()}, *start};
@@ -178,6 +184,8 @@ Choice choose_given(const RunFlags& flags, const Loaded& loaded) {
     config.name = std::move(*name);
   }
   choice.inputs = {environment, current_directory(), default_name(config), environment};
+  config.checkpoint.directory =
+      with_run_name(config.checkpoint.directory, config.name.empty() ? choice.inputs.default_name : config.name);
   if (config.name.empty()) return choice;
   const auto directory = run_directory_of(config.name);
   if (!directory.ok()) return failed(directory.error());
@@ -190,7 +198,7 @@ Choice choose_given(const RunFlags& flags, const Loaded& loaded) {
   if (!flags.resume && (record->end || control::is_live(*directory))) return choice;
   if (const auto place = supervisor_held_elsewhere(*directory))
     return unavailable(describe_elsewhere(config.name, *place));
-  const auto start = start_of(*record, config);
+  const auto start = start_of(*record, config, flags.fresh);
   if (!start.ok()) return failed(start.error());
   const auto recorded = decode_recorded(record->config);
   if (!recorded.ok()) return failed(recorded.error());
@@ -251,9 +259,25 @@ std::vector<std::string> find_differences(const RunConfig& before, const RunConf
 }
 
 Choice choose_run(const RunFlags& flags, const std::vector<std::string>& program, std::optional<Loaded> loaded) {
+  if (flags.fresh && !flags.resume) {
+    return ChoiceFailed{"elastictrain run: --fresh goes with --resume NAME: a run without it is a new one", kExitUsage};
+  }
   const bool recorded = flags.resume && flags.config_file.empty() && program.empty();
-  if (recorded) return resume_recorded(flags);
-  return choose_given(flags, loaded ? std::move(*loaded) : load_from_flags(flags, program, process_environment()));
+  Choice choice = recorded ? resume_recorded(flags)
+                           : choose_given(flags, loaded ? std::move(*loaded)
+                                                        : load_from_flags(flags, program, process_environment()));
+  if (auto* chosen = std::get_if<RunChoice>(&choice); chosen != nullptr && flags.fresh) {
+    chosen->config.checkpoint.resume = false;
+  }
+  return choice;
+}
+
+std::string with_run_name(std::string directory, const std::string& run) {
+  constexpr std::string_view kPlace = "{run}";
+  for (std::size_t at = directory.find(kPlace); at != std::string::npos; at = directory.find(kPlace, at + run.size())) {
+    directory.replace(at, kPlace.size(), run);
+  }
+  return directory;
 }
 
 }  // namespace elastictrain::cli

@@ -47,4 +47,7 @@ struct ChoiceFailed {
 std::variant<RunChoice, ChoiceFailed> choose_run(const RunFlags& flags, const std::vector<std::string>& program,
                                                  std::optional<Loaded> loaded = std::nullopt);
 
+// `directory` with the run's name in the place of each "{run}".
+std::string with_run_name(std::string directory, const std::string& run);
+
 }  // namespace elastictrain::cli

@@ -111,6 +111,9 @@ Command make_run(Invocation& invocation) {
             "take over a run that has lost its supervisor, or continue from its newest checkpoint; needs no config",
             resume)
           .in("Job"));
+  arguments.push_back(flag("--fresh", "with --resume: begin at the first step, whatever checkpoints there are or were",
+                           flags->fresh)
+                          .in("Job"));
   arguments.push_back(
       flag("--dry-run", "show hosts, ranks, commands and environment; start nothing", flags->dry_run).in("Job"));
   const auto run = [&invocation, flags] { return run_or_detach(*flags, invocation.program); };

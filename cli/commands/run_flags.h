@@ -21,6 +21,7 @@ struct RunFlags {
   bool dry_run = false;
   bool detach = false;
   bool resume = false;
+  bool fresh = false;                  // --fresh
   std::string resume_name;             // empty: the name of the config, or the only run that can be resumed
   std::vector<Setting> settings;       // in the order of the table, --set last
   std::vector<std::string> set;        // KEY=VALUE

@@ -146,6 +146,7 @@ struct CheckpointConfig {
   std::uint64_t keep = 3;
   std::uint64_t timeout_ms = 60'000;
   bool resume = false;  // a fresh run begins with the newest valid checkpoint in `directory`
+  bool adopt = false;   // `directory` may have belonged to another run, which has not finished
 };
 
 struct FailuresConfig {

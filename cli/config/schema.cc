@@ -222,7 +222,9 @@ void add_training_keys(std::vector<KeySpec>& keys) {
            "for pair-averaging: minimum time for which no worker waits for another; then all meet, and changes take "
            "effect; 0: they meet in every step",
            "", IntegerField{in<&C::synchronization, &SynchronizationConfig::round_ms>, 0, 60'000}},
-          {"checkpoint.directory", "", "directory of checkpoints; passed to the program as ELASTICTRAIN_CHECKPOINT_DIR",
+          {"checkpoint.directory", "", 
+           "directory of checkpoints, of one run at a time; {run} in it is the run's name; passed to the program as "
+           "ELASTICTRAIN_CHECKPOINT_DIR",
            "", TextField{in<&C::checkpoint, &CheckpointConfig::directory>}},
           {"checkpoint.interval_steps", "steps",
            "steps between two checkpoints; passed to the program as ELASTICTRAIN_CHECKPOINT_EVERY; 0: no checkpoints",
@@ -233,6 +235,9 @@ void add_training_keys(std::vector<KeySpec>& keys) {
            IntegerField{in<&C::checkpoint, &CheckpointConfig::timeout_ms>, 100, 86'400'000}},
           {"checkpoint.resume", "", "start from the newest valid checkpoint in checkpoint.directory, if there is one",
            "", BoolField{in<&C::checkpoint, &CheckpointConfig::resume>}},
+          {"checkpoint.adopt", "",
+           "take checkpoint.directory from another run that has not finished and does not train any more", "",
+           BoolField{in<&C::checkpoint, &CheckpointConfig::adopt>}},
           {"audit.every_steps", "steps",
            "steps between two checks of the samples and parameter hashes of all workers; 0: no checks", "--audit",
            IntegerField{in<&C::audit, &AuditConfig::every_steps>, 0, kMaxSteps}},

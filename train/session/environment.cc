@@ -143,6 +143,7 @@ Result<Environment> read_environment() {
     numbers.complain("ELASTICTRAIN_LINEAGE: " + lineage.error().message);
   }
   environment.resume = numbers.read("ELASTICTRAIN_RESUME", 0, 1) == 1;
+  environment.saved_step = numbers.read("ELASTICTRAIN_SAVED_STEP", 0, kAny);
   environment.round = std::chrono::milliseconds(numbers.read("ELASTICTRAIN_ROUND_MS", 0, kDay));
   environment.monitors = numbers.read("ELASTICTRAIN_MONITORS", 1, 1) == 1;
   environment.keep_gradients = numbers.read("ELASTICTRAIN_KEEP_GRADIENTS", 1, 1) == 1;

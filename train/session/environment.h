@@ -45,6 +45,7 @@ struct Environment {
   std::size_t checkpoint_keep = 3;
   std::chrono::milliseconds checkpoint_timeout{60'000};  // for the last write at the end
   bool resume = false;
+  Step saved_step = 0;                   // of the run's newest checkpoint; 0: none is known
   std::vector<protocol::Fence> lineage;  // of the resumed run
   std::chrono::milliseconds round{0};    // the least time between two meetings of pair averaging; 0: every step is one
   bool monitors = true;                  // gradient norms, for the noise scale
