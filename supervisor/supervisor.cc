@@ -57,13 +57,6 @@ AgentTableOptions agent_options(const SupervisorOptions& options) {
 }
 
 // A list that is polled may still grow: too few hosts at first are no reason to give up before the start time-out.
-core::RunSettings settings_of(const SupervisorOptions& options, const launcher::HostSource& hosts) {
-  core::RunSettings settings = options.settings;
-  settings.leased = options.cluster != nullptr;
-  settings.hosts_may_appear = settings.leased || hosts.interval_ms() > 0;
-  return settings;
-}
-
 ClusterSideSettings cluster_settings(const SupervisorOptions& options) {
   return {options.policy.observer, Millis(static_cast<std::int64_t>(options.orphan_grace_ms)), options.settings.grace};
 }
@@ -121,6 +114,10 @@ bool Supervisor::can_continue() const {
   return impl_->can_continue();
 }
 
+bool Supervisor::has_checkpoint() const {
+  return impl_->has_checkpoint();
+}
+
 bool Supervisor::suspended() const {
   return impl_->suspended();
 }
@@ -132,7 +129,7 @@ Supervisor::Impl::Impl(asio::io_context& io, SupervisorOptions options, launcher
                        launcher::HostSource& hosts)
     : io_(io),
       options_(std::move(options)),
-      membership_(settings_of(options_, hosts), random_token),
+      membership_(core_settings(hosts), random_token),
       agents_(io, agent_options(options_), launcher,
               {[this](AgentId agent, const protocol::AgentHello& hello) { agent_connected(agent, hello); },
                [this](AgentId agent, const std::string& reason, core::LossEvidence evidence) {
@@ -158,6 +155,35 @@ Supervisor::Impl::Impl(asio::io_context& io, SupervisorOptions options, launcher
       figures_timer_(io),
       rejections_timer_(io),
       board_timer_(io) {}
+
+core::RunSettings Supervisor::Impl::core_settings(const launcher::HostSource& hosts) {
+  core::RunSettings settings = options_.settings;
+  settings.leased = options_.cluster != nullptr;
+  settings.hosts_may_appear = settings.leased || hosts.interval_ms() > 0;
+  settings.judge_end = [this](core::RunResult result) { return judge_end(std::move(result)); };
+  return settings;
+}
+
+// A status must not promise a state that is nowhere, nor hide that the last one is.
+core::RunResult Supervisor::Impl::judge_end(core::RunResult result) const {
+  const auto& saved = checkpoints_.step();
+  if (result.status == core::kStatusComeAgain && trained_ && !saved) {
+    return {core::kStatusUnavailable, result.reason + "; its state is not saved: " + why_unsaved()};
+  }
+  const bool wanted = result.status == 0 && options_.settings.has_checkpoints && trained_;
+  const bool is_saved = saved && checkpoints_.failures() == 0 && *saved >= final_step_.value_or(0);
+  if (!wanted || is_saved) return result;
+  const std::string step = final_step_ ? ", that of step " + std::to_string(*final_step_) + "," : "";
+  const std::string newest =
+      saved ? "the newest checkpoint is that of step " + std::to_string(*saved) : "there is no checkpoint";
+  return {core::kStatusLastStateLost,
+          result.reason + ", but the last state" + step + " is on no disk: " + why_unsaved() + "; " + newest};
+}
+
+std::string Supervisor::Impl::why_unsaved() const {
+  if (!options_.settings.has_checkpoints) return "no checkpoint.directory is set";
+  return checkpoints_.reason().empty() ? "no worker has written it" : checkpoints_.reason();
+}
 
 Supervisor::Impl::~Impl() {
   set_violation_observer(nullptr);

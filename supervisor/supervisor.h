@@ -93,6 +93,8 @@ class Supervisor {
   // After run(): the run left with a checkpoint because its cluster took its slots, and is to go on when it has some.
   bool suspended() const;
 
+  // A checkpoint of this run was written, or read at its start.
+  bool has_checkpoint() const;
   // Of a run that has ended: its program had not reached its end, and there is a checkpoint to continue from.
   bool can_continue() const;
   // The port to which agents connect; valid after open().

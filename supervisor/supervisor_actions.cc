@@ -178,11 +178,21 @@ void Supervisor::Impl::journal(const core::Record& record, bool sync) {
 void Supervisor::Impl::keep_last(const core::Record& record) {
   const auto* commit = std::get_if<core::record::Commit>(&record);
   if (commit != nullptr && commit->world_size > 0) last_size_ = commit->world_size;
+  if (commit != nullptr) all_leave_ = commit->world_size == 0;
+  const auto* left = std::get_if<core::record::Left>(&record);
+  if (left != nullptr && all_leave_) note_final(left->last_step);
+  trained_ = trained_ || std::holds_alternative<core::record::Active>(record);
   // A short run ends before its first heartbeat.
   if (const auto* finished = std::get_if<core::record::Finished>(&record)) {
     last_step_ = std::max(last_step_, finished->last_step);
+    note_final(finished->last_step);
     program_finished_ = true;
   }
+}
+
+// Workers that average models are not at the same step: the first of them that ends writes the state.
+void Supervisor::Impl::note_final(Step step) {
+  final_step_ = std::min(final_step_.value_or(step), step);
 }
 
 void Supervisor::Impl::look_at_checkpoints(const core::Record& record) {

@@ -22,7 +22,9 @@
 #include "supervisor/checkpoint_log.h"
 #include "supervisor/cluster_side.h"
 #include "supervisor/control/control_server.h"
+#include "supervisor/core/failure_budget.h"
 #include "supervisor/core/membership.h"
+#include "supervisor/core/run_end.h"
 #include "supervisor/host_poller.h"
 #include "supervisor/idle_times.h"
 #include "supervisor/journal.h"
@@ -53,9 +55,13 @@ class Supervisor::Impl {
   RunFigures figures() const;
   std::uint16_t listen_port() const { return agents_.port(); }
   bool suspended() const { return suspended_; }
+  bool has_checkpoint() const { return checkpoints_.step().has_value(); }
   bool can_continue() const { return !program_finished_ && checkpoints_.step().has_value(); }
 
  private:
+  core::RunSettings core_settings(const launcher::HostSource& hosts);
+  core::RunResult judge_end(core::RunResult result) const;
+  std::string why_unsaved() const;
   // The life cycle of a run.
   Status open_record();
   Status open_journal();
@@ -123,6 +129,7 @@ class Supervisor::Impl {
   void send_to_worker(WorkerId worker, const protocol::AgentDown& message);
   void journal(const core::Record& record, bool sync = false);
   void keep_last(const core::Record& record);
+  void note_final(Step step);
   void look_at_checkpoints(const core::Record& record);
   void tell(core::Tell::Level level, const std::string& text);
   double up_s() const;
@@ -150,6 +157,7 @@ class Supervisor::Impl {
   std::optional<RunDirectory> directory_;
   std::optional<core::Resumed> resumed_;  // until the core has it
   double up_before_s_ = 0;                // under earlier supervisors
+  double life_began_s_ = 0;               // when the run was started again last
   std::uint64_t last_size_ = 0;           // of the newest generation with workers
   Step last_step_ = 0;                    // of the workers that have finished
   std::unique_ptr<Journal> journal_;
@@ -157,7 +165,6 @@ class Supervisor::Impl {
   Board board_;
   std::unique_ptr<BoardFile> board_file_;
   std::unique_ptr<control::ControlServer> control_;
-  double life_began_s_ = 0;               // when the run was started again last
   asio::steady_timer time_limit_;
   asio::steady_timer figures_timer_;
   asio::steady_timer rejections_timer_;
@@ -178,7 +185,10 @@ class Supervisor::Impl {
   bool ended_ = false;
   bool suspended_ = false;
   bool program_finished_ = false;
-  bool hurry_ = false;  // a second interrupt during the end
+  bool trained_ = false;            // so a state was there to be saved
+  bool all_leave_ = false;          // the newest generation has no members
+  std::optional<Step> final_step_;  // of the first worker at the run's end
+  bool hurry_ = false;              // a second interrupt during the end
   int exit_status_ = 70;
   std::string end_reason_ = "the event loop ended";
 };

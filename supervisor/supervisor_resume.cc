@@ -124,6 +124,7 @@ Status Supervisor::Impl::look_back() {
   if (options_.start == RunStart::kStartAgain) {
     resumed_->agents.clear();
     resumed_->workers.clear();
+    resumed_->finished.clear();  // what they had is lost where no checkpoint holds it
     resumed_->unsettled = true;
     resumed_->lease.slots = 0;
     resumed_->target = options_.cluster == nullptr ? options_.settings.start_workers : options_.settings.max_workers;
@@ -132,19 +133,20 @@ Status Supervisor::Impl::look_back() {
   const auto history = read_journal_lines(directory_->journal_path(), [this](const JournalLine& line) {
     if (!line.record) return;
     const core::Record& record = *line.record;
-    if (const auto* idle = std::get_if<core::record::Idle>(&record)) idle_times_.recall(idle->idle_ms / 1e3);
     const auto* continued = std::get_if<core::record::RunResumed>(&record);
     if (continued != nullptr && continued->anew.value_or(false)) life_began_s_ = line.up_s.value_or(0);
+    if (const auto* idle = std::get_if<core::record::Idle>(&record)) idle_times_.recall(idle->idle_ms / 1e3);
     if (const auto* observed = std::get_if<core::record::Observed>(&record)) recall_view(policy_, *observed);
     recoveries_.take(record, line.up_s.value_or(0));
     checkpoints_.take(record, std::nullopt);
+    trained_ = trained_ || std::holds_alternative<core::record::Active>(record);
     if (options_.on_journal) options_.on_journal(record);
   });
   if (!history.ok()) return history.error();
   up_before_s_ = history->up_s;
+  if (options_.start == RunStart::kStartAgain) life_began_s_ = up_before_s_;
   return {};
 }
-  if (options_.start == RunStart::kStartAgain) life_began_s_ = up_before_s_;
 
 void Supervisor::Impl::go_on() {
   if (!resumed_) return;

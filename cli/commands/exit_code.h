@@ -12,6 +12,7 @@ enum ExitCode : int {
   kExitUnavailable = 69,   // too few hosts, no such run
   kExitInternal = 70,      // an internal error
   kExitCannotCreate = 73,  // the state directory, the log directory or another output cannot be written
+  kExitStateLost = 74,     // the run ended as it should, but its last state is on no disk
   kExitPreempted = 75,     // asked to stop; the state is saved, start again later
   kExitConfig = 78,        // a mistake in a config file
   kExitInterrupted = 130,  // Ctrl-C

@@ -349,8 +349,8 @@ void LiveRun::finish(int status) {
   output_->say(summary_.render(status));
   if (hooks_) hooks_->end(status, summary_.end_reason());
   write_report();
-  const bool preempted = status == kExitPreempted && !config_.checkpoint.directory.empty();
-  if (preempted || supervisor_->can_continue())
+  const bool goes_on = (status == kExitPreempted || status == kExitStateLost) && supervisor_->has_checkpoint();
+  if (goes_on || supervisor_->can_continue())
     output_->say("elastictrain: continue with: elastictrain run --resume " + name);
   output_->ended(status);
   output_->close();

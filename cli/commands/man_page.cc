@@ -16,6 +16,7 @@ constexpr std::pair<const char*, const char*> kStatuses[] = {
     {"69", "too few hosts, or no such run"},
     {"70", "an internal error"},
     {"73", "an output cannot be written"},
+    {"74", "the run ended, but its last state is on no disk"},
     {"75", "preempted; the state is saved, start again later"},
     {"78", "a mistake in a configuration file"},
     {"93", "workers hung too often, or recoveries made no progress"},

@@ -32,6 +32,7 @@ struct Change {
   Step first_step = 0;      // of the new generation, once a worker reported it
   std::uint64_t timer = 0;  // kPrepare or kRetry
   bool retrying = false;    // waits for kRetry
+  bool saves = false;       // made for a checkpoint
   std::uint32_t attempts = 0;
   std::set<WorkerId> failed;      // in the last attempt
   protocol::GenerationPlan plan;  // as sent

@@ -29,6 +29,7 @@ struct DesiredState {
   std::map<WorkerId, protocol::ChangeKind> replacements;  // kReplace, or kMigrate: away from its host
   bool hold = false;  // the last change was given up: nothing moves until the desired state changes
   std::string unmet;  // as last reported
+  bool saved = false;  // a checkpoint was ordered because the hosts of all workers go away
   LeaseState lease;   // of a run of a cluster: it trains with at most that many workers
 
   // In effect from the next plan on, and kept across supervisors. Speeds are not: their workers may be gone by then.

@@ -176,6 +176,11 @@ void Ending::end_run() {
     end_.status = kStatusAuditFailed;
     end_.reason += ", but the audit failed: " + failure;
   }
+  if (settings_.judge_end && !end_.suspended) {
+    RunResult judged = settings_.judge_end({end_.status, end_.reason});
+    end_.status = judged.status;
+    end_.reason = std::move(judged.reason);
+  }
   out_.journal(record::End{end_.status, end_.reason}, true);
   for (auto& [id, agent] : roster_.agents()) {
     if (agent.link != Link::kDown) hosts_.stop_agent(agent);
@@ -185,17 +190,12 @@ void Ending::end_run() {
   ET_CHECK(end_.begun(), "a run that is over has a reason to end");
 }
 
-void Ending::grace_expired() {
-  if (end_.mode != EndMode::kDraining) return;
-  out_.tell(Tell::Level::kWarning,
-            "the workers did not reach a step boundary within the grace time: stopping them now");
-  begin_end(EndMode::kNow, end_.status, end_.reason);
 void Ending::limit_finish() {
   if (end_.mode != EndMode::kFinishing || std::exchange(end_.is_limited, true)) return;
   out_.arm({TimerKind::kGrace, {}, {}}, out_.now() + settings_.grace);
 }
 
-}
+void Ending::grace_expired() {
   if (end_.mode == EndMode::kFinishing) {
     out_.tell(Tell::Level::kWarning,
               "the program has finished, but its processes did not end within the grace time: killing them now");
@@ -203,6 +203,11 @@ void Ending::limit_finish() {
     for (const auto& [id, worker] : roster_.workers()) out_.emit(StopWorker{id, 0});
     return;
   }
+  if (end_.mode != EndMode::kDraining) return;
+  out_.tell(Tell::Level::kWarning,
+            "the workers did not reach a step boundary within the grace time: stopping them now");
+  begin_end(EndMode::kNow, end_.status, end_.reason);
+}
 
 void Ending::account_arrived() {
   if (accounts_timer_ != 0) out_.look_again();

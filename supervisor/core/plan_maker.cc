@@ -1,5 +1,6 @@
 #include "supervisor/core/plan_maker.h"
 
+#include <algorithm>
 #include <set>
 
 #include "supervisor/core/change.h"
@@ -47,6 +48,15 @@ std::vector<double> PlanMaker::speeds_of(const std::vector<PlanMember>& members)
   return speeds;
 }
 
+bool PlanMaker::some_state_goes_away() const {
+  const auto& members = training_.members;
+  return !settings_.leased && std::any_of(members.begin(), members.end(), [this](WorkerId id) {
+    const Worker* worker = roster_.worker(id);
+    const Agent* agent = worker == nullptr ? nullptr : roster_.agent(worker->agent);
+    return agent != nullptr && agent->goes_away();
+  });
+}
+
 protocol::GenerationPlan PlanMaker::make() const {
   std::vector<PlanMember> members;
   for (WorkerId id : change_.members) {
@@ -59,6 +69,7 @@ protocol::GenerationPlan PlanMaker::make() const {
   plan.reason = change_.reason;
   plan.token = make_token_();
   plan.lineage = training_.lineage;
+  plan.saves = settings_.has_checkpoints && some_state_goes_away();
   if (!recovery_.active()) return plan;
   // The open step began this way; a different desired state follows as a separate change.
   if (training_.generation != 0) plan.synchronization = training_.synchronization;

@@ -32,6 +32,7 @@ class PlanMaker {
 
  private:
   bool joins(WorkerId id) const;
+  bool some_state_goes_away() const;
   std::vector<double> speeds_of(const std::vector<PlanMember>& members) const;
 
   const RunSettings& settings_;

@@ -4,6 +4,7 @@
 #include <functional>
 #include <set>
 #include <string>
+#include <utility>
 
 #include "supervisor/core/change.h"
 #include "supervisor/core/change_runner.h"
@@ -15,6 +16,7 @@
 #include "supervisor/core/planner.h"
 #include "supervisor/core/settings.h"
 #include "supervisor/core/startup.h"
+#include "supervisor/core/stop_cause.h"
 #include "supervisor/core/text.h"
 #include "supervisor/core/training.h"
 #include "supervisor/core/worker_control.h"
@@ -64,10 +66,59 @@ bool Reconciler::waits_for_lease() const {
   return settings_.leased && none && roster_.workers().empty();
 }
 
+// While the workers are still there: nobody would be left to hold the state. True: nothing else is to be done now.
+bool Reconciler::saves_and_leaves() {
+  if (!settings_.has_checkpoints || settings_.leased || !everybody_goes_away()) {
+    desired_.saved = false;
+    return false;
+  }
+  if (others_may_train()) return saves();
+  constexpr const char* kReason = "every host is about to go away";
+  out_.tell(Tell::Level::kWarning, std::string(kReason) + ": the run saves its state and leaves");
+  ending_.begin_end(EndMode::kDraining, status_of(StopCause::kPreempted), kReason);
+  return true;
+}
+
+// Once, without waiting for workers that start elsewhere: a plan with the same members.
+bool Reconciler::saves() {
+  const auto& members = training_.members;
+  if (desired_.saved) return change_.stage == Stage::kPreparing && change_.saves && change_.members == members;
+  if (!planner_.all_reachable(members)) return false;
+  if (change_.stage == Stage::kPreparing) runner_.cancel("a checkpoint comes first");
+  out_.cancel(change_.timer);
+  change_ = Change{};
+  change_.members = members;
+  change_.kind = protocol::ChangeKind::kUpdatePlan;
+  change_.reason = "save the state: the hosts of all workers are about to go away";
+  change_.saves = desired_.saved = true;
+  runner_.prepare();
+  return true;
+}
+
+// By notice, at least one of them.
+bool Reconciler::everybody_goes_away() const {
+  bool noticed = false;
+  for (const WorkerId id : training_.members) {
+    const Worker* worker = roster_.worker(id);
+    const Agent* agent = worker == nullptr ? nullptr : roster_.agent(worker->agent);
+    if (agent != nullptr && !agent->goes_away()) return false;
+    noticed = noticed || (agent != nullptr && agent->noticed);
+  }
+  return noticed;
+}
+
+bool Reconciler::others_may_train() const {
+  const auto agents = roster_.agents_in_order();
+  return std::any_of(agents.begin(), agents.end(), [](const Agent* agent) {
+    return agent->offered && !agent->drain && !agent->stopping && agent->link != Link::kDown;
+  });
+}
+
 void Reconciler::reconcile() {
   if (resume_.waiting || change_.stage == Stage::kCommitted || plain_.waits() || waits_for_lease() || !may_start()) {
     return;
   }
+  if (saves_and_leaves()) return;
   const std::uint32_t want = planner_.target_size_of();
   if (startup_.is_plain() && want == 0) {
     ending_.begin_end(EndMode::kFinishing, 0, "all processes of the program exited");

@@ -38,6 +38,10 @@ class Reconciler {
  private:
   bool may_start();
   bool waits_for_lease() const;
+  bool saves_and_leaves();
+  bool saves();
+  bool everybody_goes_away() const;
+  bool others_may_train() const;
   void give_back_first(SwapDecision& decision) const;
   void dismiss_misplaced(const std::vector<Candidate>& candidates);
   void tell_unmet(const SwapDecision& decision, std::uint32_t want);

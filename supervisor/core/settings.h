@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <string>
 #include <vector>
@@ -56,6 +57,12 @@ struct FailureSettings {
   Millis stacks_timeout{500};
 };
 
+// How a run ends, for whoever started it.
+struct RunResult {
+  int status = 0;
+  std::string reason;
+};
+
 struct RunSettings {
   std::string run_name;
   std::uint32_t min_workers = 1;
@@ -75,6 +82,8 @@ struct RunSettings {
   bool policy_sizes = false;     // a policy decides on the size: a user's resize holds against it
   bool leased = false;           // the run's slots are those that a cluster leases to it (LeaseGiven)
   bool has_checkpoints = false;  // a run that lost all its state can continue from one
+  // What is on disk, which only the caller knows, may give the end another status. Empty: never.
+  std::function<RunResult(RunResult)> judge_end;
 
   // The host source is polled repeatedly, so waiting for hosts makes sense when too few answer at the start.
   bool hosts_may_appear = false;

@@ -5,6 +5,7 @@
 
 #include "supervisor/core/change.h"
 #include "supervisor/core/ending.h"
+#include "supervisor/core/failure_budget.h"
 #include "supervisor/core/outbox.h"
 #include "supervisor/core/planner.h"
 #include "supervisor/core/reconciler.h"
@@ -69,9 +70,7 @@ void Shortage::expired() {
                            " must train, and no worker joined within " +
                            protocol::duration_text(settings_.failures.wait_for_min);
   out_.tell(Tell::Level::kError, text);
-  constexpr int kComeAgain = 75;
-  constexpr int kUnavailable = 69;
-  ending_.begin_end(EndMode::kDraining, settings_.has_checkpoints ? kComeAgain : kUnavailable, text);
+  ending_.begin_end(EndMode::kDraining, settings_.has_checkpoints ? kStatusComeAgain : kStatusUnavailable, text);
 }
 
 std::string Shortage::left() const {

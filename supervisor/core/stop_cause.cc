@@ -1,5 +1,7 @@
 #include "supervisor/core/stop_cause.h"
 
+#include "supervisor/core/run_end.h"
+
 namespace elastictrain::core {
 
 int status_of(StopCause cause) {
@@ -12,7 +14,7 @@ int status_of(StopCause cause) {
     case StopCause::kPreempted:
     case StopCause::kTimeLimit:
     case StopCause::kSuspended:
-      return 75;
+      return kStatusComeAgain;
   }
   return 0;
 }

@@ -31,7 +31,7 @@ ET_FIELDS(Member, m.worker, m.rank, m.local_rank, m.host, m.endpoint, m.share, m
 ET_FIELDS(Fence, m.generation, m.first_step)
 ET_FIELDS(GenerationPlan, m.generation, m.previous, m.kind, m.reason, m.token, m.members, m.donors,
           m.learning_rate_factor, m.learning_rate_ramp_steps, m.build_deadline_ms, m.fence, m.resume_step, m.lineage,
-          m.topology, m.parents, m.synchronization, m.averaging_weight)
+          m.topology, m.parents, m.synchronization, m.averaging_weight, m.saves)
 
 template <class T>
 requires std::same_as<std::remove_const_t<T>, StepMetrics>

@@ -93,6 +93,9 @@ struct GenerationPlan {
   std::vector<std::uint32_t> parents;  // explicit tree: index = rank, the root is its own parent; empty: none
   Synchronization synchronization = Synchronization::kGradients;
   double averaging_weight = 0;  // weight of the average against a worker's own model: kAveraging
+
+  // Rank 0 of the generation before writes a checkpoint at the boundary: hosts that hold the state go away.
+  bool saves = false;
 };
 
 }  // namespace elastictrain::protocol

@@ -1,6 +1,7 @@
 """One test for each row of the table of exit statuses."""
 
 import os
+import shutil
 import signal
 import subprocess
 import tempfile
@@ -124,13 +125,20 @@ class ExitStatus(Case):
         self.assertEqual(self.status_of(arguments), 69)
         self.assertIn("unreachable.invalid", self.said)
 
-    def test_preempted_is_75(self):
-        with Run(job()) as run:
-            run.wait_size(2)
-            run.signal(signal.SIGTERM)
-            self.assertEqual(run.wait(), 75)
-            run.wait_no_processes()
-            self.assert_audit_clean(run)
+    def test_preempted_is_75_where_the_state_is_saved_and_69_where_it_is_not(self):
+        for checkpoint, status in (({"directory": tempfile.mkdtemp(prefix="etck-")}, 75), ({}, 69)):
+            with self.subTest(status), Run(job(checkpoint=checkpoint)) as run:
+                if checkpoint:
+                    self.addCleanup(shutil.rmtree, checkpoint["directory"])
+                run.wait_size(2)
+                run.signal(signal.SIGTERM)
+                self.assertEqual(run.wait(), status)
+                run.wait_no_processes()
+                self.assert_audit_clean(run)
+                self.assertEqual(run.events("end")[0]["status"], status)
+                said = run.text("stderr")
+                self.assertEqual("its state is not saved: no checkpoint.directory is set" in said, status == 69)
+                self.assertEqual(f"continue with: elastictrain run --resume {run.name}" in said, status == 75)
 
     def test_interrupted_is_130(self):
         with Run(job()) as run:
@@ -147,9 +155,10 @@ class ExitStatus(Case):
             self.assertEqual(run.wait(), 0)
 
     def test_the_time_limit_is_75(self):
-        with Run(job(), arguments=["--time-limit", "2"]) as run:
-            self.assertEqual(run.wait(), 75)
-            run.wait_no_processes()
+        with tempfile.TemporaryDirectory(prefix="etck-") as directory:
+            with Run(job(checkpoint={"directory": directory}), arguments=["--time-limit", "2"]) as run:
+                self.assertEqual(run.wait(), 75)
+                run.wait_no_processes()
 
     def test_a_command_without_a_run_says_so(self):
         run = Run(job())

@@ -8,7 +8,7 @@ import tempfile
 import unittest
 
 import harness
-from harness import Case, Run, job, newest_checkpoint, signal_all
+from harness import Case, HostList, Run, command_of, job, members, newest_checkpoint, process_parent, signal_all, synthetic
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, os.path.join(os.path.dirname(HERE), "python"))
@@ -35,6 +35,68 @@ def everyone(run, seed):
     processes = [run.process.pid, *run.processes()]
     random.Random(seed).shuffle(processes)
     return processes
+
+
+def agents_of(run):
+    return [pid for pid in run.processes() if command_of(pid).split()[1:2] == ["agent"] and process_parent(pid) == run.process.pid]
+
+
+class EveryHost(Case):
+    """All hosts of a run are told to go, one after the other or at once."""
+
+    def config(self, directory, hosts):
+        config = job(workers=(1, 2, 4), checkpoint={"directory": directory}, hosts=hosts)
+        return config
+
+    def test_the_only_host_saves_and_leaves(self):
+        self.leaves(1, lambda: None)
+
+    def test_all_hosts_at_once(self):
+        self.leaves(2, lambda: None)
+
+    def test_host_by_host(self):
+        self.leaves(2, lambda: self.run_.wait_size(1))
+
+    def leaves(self, hosts, between):
+        """Their agents get TERM, as at a shutdown; the supervisor's machine stays."""
+        with tempfile.TemporaryDirectory() as directory:
+            names = ["localhost:1", "127.0.0.1:1"] if hosts == 2 else ["localhost:2"]
+            with Run(self.config(directory, {"list": names})) as run:
+                self.run_ = run
+                run.wait_size(2)
+                run.wait_more_steps(5)
+                agents = agents_of(run)
+                self.assertEqual(len(agents), hosts)
+                os.kill(agents[0], signal.SIGTERM)
+                between()
+                for agent in agents[1:]:
+                    os.kill(agent, signal.SIGTERM)
+                self.assertEqual(run.wait(), 75)
+                run.wait_no_processes()
+                self.assertEqual(newest_checkpoint(directory), run.last_step())
+                self.assertIn("every host is about to go away", run.text())
+                run.resume()
+                run.wait_size(2)
+                self.assert_ends_clean(run)
+
+    def test_a_host_that_may_take_over_does_not_keep_the_state_from_being_saved(self):
+        """It is offered when the other one goes, and its worker starts for long."""
+        with tempfile.TemporaryDirectory() as directory:
+            hosts = HostList(self, "localhost:1")
+            config = self.config(directory, hosts.section())
+            config["trainer"] = synthetic(startup_delay_ms=3000)
+            with Run(config) as run:
+                run.wait_size(1)
+                run.wait_more_steps(5)
+                hosts.offer("localhost:1", "127.0.0.1:1")
+                run.wait_status(lambda s: len(s["hosts"]) == 2 and len(s["workers"]) == 2, what="the other host")
+                before = run.last_step()
+                os.kill(agents_of(run)[0], signal.SIGTERM)
+                run.wait_event("generation", kind="update")
+                run.wait_checkpoint(directory, before)
+                self.assertEqual(len(run.status()["workers"]), 2, "the other one still starts")
+                run.wait_status(lambda s: [w["host"] for w in members(s)] == ["127.0.0.1"], what="the move")
+                self.assert_ends_clean(run)
 
 
 @unittest.skipIf(PYTHON is None, WHY_NOT)

@@ -120,9 +120,17 @@ bool Checkpoints::is_due(Step committed, Step steps) const {
 void Checkpoints::step_committed(Step steps) {
   if (!checkpointer_) return;
   report_notes();
-  if (!is_due(parts_.course.committed_step(), steps)) return;
+  if (is_due(parts_.course.committed_step(), steps)) begin();
+}
+
+void Checkpoints::begin() {
+  begun_step_ = parts_.course.committed_step();
   parts_.audits.report();  // a run that continues from this checkpoint counts these records
   if (parts_.seat.rank == 0) checkpointer_->begin(snapshot());
+}
+
+void Checkpoints::begin_by_first_rank() {
+  if (checkpointer_ && begun_step_ != parts_.course.committed_step() && !is_resumed_here()) begin();
 }
 
 void Checkpoints::write_by_first_rank() {

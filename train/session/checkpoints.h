@@ -54,6 +54,7 @@ class Checkpoints {
   // Whether one is due once the commit has advanced by this number of steps, to this one.
   bool is_due(Step committed, Step steps) const;
   void step_committed(Step steps);  // writes one if it is due
+  void begin_by_first_rank();       // also if none is due; training does not wait for it
   void write_by_first_rank();
   void write();       // the last one: training waits for it
   void await_copy();  // call it before the state changes
@@ -66,10 +67,13 @@ class Checkpoints {
   checkpoint::Snapshot snapshot();
   void report_notes();
 
+  void begin();
+
   const Parts parts_;
   std::unique_ptr<checkpoint::Checkpointer> checkpointer_;  // null without a directory
   std::optional<Step> resumed_step_;                        // of the checkpoint that this worker started from
-  Step unattached_ = 0;  // the last one whose checkpoint lacks attachments
+  Step unattached_ = 0;                                     // the last one whose checkpoint lacks attachments
+  std::optional<Step> begun_step_;                          // of the newest one begun here, or by the first rank
   bool earlier_exist_ = false;                              // when this worker started
 };
 

@@ -168,7 +168,11 @@ void Membership::change() {
   // Runs also if an Abort has made the seat void: other workers have taken it, and all must hold the same numbers.
   if (anyone_trains_on) parts_.course.change_with(taken->plan);
   if (taken->is_void) return;
-  if (taken->kind == Kind::kStop) parts_.checkpoints.write_by_first_rank();
+  if (taken->kind == Kind::kStop) {
+    parts_.checkpoints.write_by_first_rank();
+  } else if (taken->plan.saves) {
+    parts_.checkpoints.begin_by_first_rank();
+  }
   if (taken->kind == Kind::kPlanned) return take_planned_seat(std::move(*taken));
   leave(taken->plan, anyone_trains_on ? Outcome::kLeft : Outcome::kStopped);
 }

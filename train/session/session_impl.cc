@@ -318,7 +318,9 @@ Boundary Session::Impl::boundary() {
   Boundary brings{.change = lane.all_ready && !lane.plan_stops, .stop = lane.plan_stops || lane.all_stop};
   brings.end = lane.any_ends_data || worker.course.is_used_up_after(division, shares);
   const bool is_last = brings.stop || brings.end;
-  brings.checkpoint = worker.checkpoints.is_open() && (is_last || worker.checkpoints.is_due(committed, division.steps));
+  const auto plan = brings.change && plane_ ? plane_->ready_plan() : std::nullopt;
+  const bool saves = is_last || (plan && plan->saves) || worker.checkpoints.is_due(committed, division.steps);
+  brings.checkpoint = worker.checkpoints.is_open() && saves;
   return brings;
 }
 
