@@ -29,6 +29,7 @@ from elastictrain.torch._first_state import FirstState  # noqa: E402
 from elastictrain.torch._gradients import Gradients  # noqa: E402
 from elastictrain.torch._likeness import Likeness  # noqa: E402
 from elastictrain.torch._loader import Loader  # noqa: E402
+from elastictrain.torch._order import Order  # noqa: E402
 from elastictrain.torch._python_state import PythonState  # noqa: E402
 from elastictrain.torch._state import State  # noqa: E402
 from elastictrain.session import Batch  # noqa: E402
@@ -498,6 +499,50 @@ class Parameters(unittest.TestCase):
         worker = Likeness([("a", torch.ones(3))])
         worker.values(1, has_state=False)
         worker.check([5.0])
+
+
+class Orders(unittest.TestCase):
+    """In which gradients arrive."""
+
+    class Session:
+        synchronization = "s-sgd"
+
+        def __init__(self):
+            self.values, self.pending = {}, {}
+
+        def share_early(self, name, value):
+            (self.pending if self.values else self.values)[name] = value
+
+        def early(self, name):
+            return self.values[name]
+
+        def broadcast(self, values):
+            pass
+
+        def commit(self):
+            self.values.update(self.pending)
+
+    def test_the_order_of_the_last_pass_of_a_step_counts_from_its_commit_on(self):
+        session = self.Session()
+        order = Order(session, 4)
+        for numbers in ((3, 1), (1, 3, 0)):  # two sums in one step
+            self.assertIsNone(order.begin())
+            for number in numbers:
+                order.arrived(number)
+            order.settle()
+            for number in reversed(numbers):
+                order.arrived(number)
+            order.settle()
+        self.assertIsNone(order.begin(), "the step is not committed")
+        session.commit()
+        self.assertEqual(order.begin(), [0, 3, 1, 2])
+        self.assertIsNone(order.begin(), "once")
+
+    def test_an_order_of_another_model_is_not_followed(self):
+        session = self.Session()
+        order = Order(session, 3)
+        session.values = dict.fromkeys(session.values, bytes(8))
+        self.assertIsNone(order.begin())
 
 
 class Optimizers(unittest.TestCase):

@@ -38,11 +38,12 @@ class Order:
             self._seen.append(number)
 
     def settle(self) -> None:
-        """After the sums of a step: the first worker's order counts from the next step on. Strategies that let workers differ
-        exchange nothing here."""
+        """After the sums of a step, each time if it has several: the first worker's order counts from the next step on.
+        Strategies that let workers differ exchange nothing here."""
         if self._is_known or self._session.synchronization != "s-sgd":
             return
         missing = set(range(self._count)) - set(self._seen)
         order = (ctypes.c_uint32 * self._count)(*self._seen, *sorted(missing))
+        self._seen = []
         self._session.broadcast(order)
         self._session.share_early(NAME, bytes(order))
