@@ -188,14 +188,26 @@ class Training(unittest.TestCase):
             optimizer.step()
         self.assertTrue(torch.equal(model[1].running_mean, before))
 
-    def test_a_step_that_is_given_up_leaves_the_statistics_of_the_state(self):
-        """As after a loss in which others had completed the step: the sums are zeros, and the state arrives later."""
-        model = make_model()
+    def test_counters_advance_with_each_of_several_sums_in_a_step(self):
+        model, companion, _ = self.companion_of(make_model())
+        for number in (1, 2):
+            companion.open(number)
+            for passes in (1, 2):
+                model(DATA.tensors[0][:32])
+                companion.send(counts=True)
+                companion.take()
+                self.assertEqual(int(model[1].num_batches_tracked), 2 * (number - 1) + passes)
+
+    def companion_of(self, model):
         buffers = Buffers(model)
         buffers.find_running(True)
         state = State(Recorder(), model, [], buffers, {})
         gradients = Gradients(Recorder(), 1, list(model.named_parameters()))
-        companion = Companion(Recorder(), gradients, buffers, state, Likeness([]), torch.device("cpu"))
+        return model, Companion(Recorder(), gradients, buffers, state, Likeness([]), torch.device("cpu")), (buffers, state)
+
+    def test_a_step_that_is_given_up_leaves_the_statistics_of_the_state(self):
+        """As after a loss in which others had completed the step: the sums are zeros, and the state arrives later."""
+        model, companion, (buffers, state) = self.companion_of(make_model())
         for passes in (1, 2):
             companion.open(passes)
             model(DATA.tensors[0][:32])

@@ -98,6 +98,11 @@ class Buffers:
         for counters in self._counters:
             counters.open()
 
+    def again(self) -> None:
+        """One more pass of the same step is over; it began with the state."""
+        for counters in self._counters:
+            counters.again()
+
     def put(self) -> None:
         """This step's values into that memory."""
         for part in self._groups():
@@ -213,6 +218,9 @@ class Counters(Alike):
 
     def open(self) -> None:
         self._set(self._at_begin, self._live())
+
+    def again(self) -> None:
+        self._begin.copy_(self._state)
 
     def put(self) -> None:
         """The negative advance takes the place of the values at the begin."""

@@ -34,13 +34,13 @@ class Companion:
         self._used, self._alike, self._small = (HostFloats(part, BESIDE) for part in lane.split(sizes))
         buffers.use(written)
         self._sent: Optional[bytes] = None
-        self._step = 0
+        self._step, self._is_first = 0, True
         gradients.at_first = self._read_elements
         self.is_given_up = False  # the others finish the step without this worker
 
     def open(self, step: int) -> None:
         """The step of this number begins."""
-        self._step = step
+        self._step, self._is_first = step, True
         self._buffers.open()
         self._likeness.forget()
 
@@ -50,6 +50,9 @@ class Companion:
 
     def send(self, counts: bool, has_state: bool = False) -> None:
         """`counts`: this worker has samples in the step. `has_state`: it had the run's state when the step began."""
+        if not self._is_first:
+            self._buffers.again()
+        self._is_first = False
         self._buffers.check_constant()
         self._buffers.put()
         self._used.write(self._gradients.used)
