@@ -10,6 +10,7 @@ from typing import Any, Callable, Dict, Iterable, List, Optional, Sequence, Tupl
 import torch
 
 from ._order import Order
+from ..errors import Unequal
 from ..session import Session
 
 BUCKET_BYTES = 25 << 20
@@ -186,7 +187,7 @@ class Gradients:
         self.before_end()
         self._session.wait_all_reduce()
         self.reduced = True
-        used = self.after_end()
+        used = self._agreed()
         if used is not None:
             self._hand_out(used)
             self._order.settle()

@@ -9,6 +9,7 @@ import torch
 import torch.distributed.algorithms.join
 import torch.multiprocessing
 from torch.optim import Optimizer
+from torch.optim.optimizer import register_optimizer_step_pre_hook
 from torch.utils.data import DataLoader
 from torch.utils.data.distributed import DistributedSampler
 
@@ -32,6 +33,7 @@ def install() -> None:
     _repeat_loaders()
     _refuse_spawn()
     find("optimizer", Optimizer)
+    register_optimizer_step_pre_hook(lambda optimizer, *_: script.note_update(optimizer))
     find("scheduler", torch.optim.lr_scheduler.LRScheduler)
     find("scaler", torch.amp.GradScaler)
     find("average", torch.optim.swa_utils.AveragedModel)

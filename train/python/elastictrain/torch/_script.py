@@ -38,7 +38,7 @@ class Script:
 
     def __init__(self) -> None:
         self.is_initialized = False
-        self.model: Any = None  # an ElasticModel
+        self.model: Any = None  # an ElasticModel, or its like of a framework
         self.state: Dict[str, Any] = {}  # of a framework around the script
         self.accumulation = int(os.environ.get("ELASTICTRAIN_ACCUMULATION", "1"))
         self.found: Dict[str, List[Any]] = {"optimizer": [], "scheduler": [], "scaler": [], "average": [],
@@ -55,7 +55,8 @@ class Script:
         self._known_batches: Dict[int, Tuple[DataLoader, List[Any]]] = {}  # of other loaders, in epochs that are over
         self._passed_before_start = False
         self._epoch = -1  # the script's, counted by its passes over the training loader, where it has an adapter
-        self._was_averaged = False
+        self._is_making = False  # a run
+        self._updated_alone = False  # with gradients of this worker only
 
     # --- Figures
 
@@ -212,11 +213,22 @@ class Script:
         """A forward pass of the DDP model begins."""
         if not torch.is_grad_enabled() or self.is_forwarding:
             return
-        self._was_averaged = True
         if self.run is None and self.is_initialized and self._optimizers():
             self.run = self._make_own()
         if self.run is not None and self._loader is None:
             self.run.before_pass(self.model.require_backward_grad_sync)
+
+    def check_backward(self) -> None:
+        """A backward pass has made a gradient of the DDP model. Raises ElasticError where it would not be averaged."""
+        if self.run is None and not self.is_forwarding:
+            raise ElasticError("the gradients of this backward pass would not be averaged: it did not go through the "
+                               "DistributedDataParallel model that init_process_group() came before, or no torch.optim.Optimizer "
+                               "has the model's parameters yet. Call the DDP model itself, and make the optimizer before the pass")
+
+    def note_update(self, optimizer: Optimizer) -> None:
+        """Before each step of an optimizer."""
+        if self.run is None and self.model is not None and not self._is_making and optimizer in self._optimizers():
+            self._updated_alone |= any(parameter.grad is not None for parameter in self.model.parameters())
 
     # --- What was found
 
@@ -249,6 +261,9 @@ class Script:
                  for number, thing in enumerate(thing for thing in self.found[kind] if _belongs(thing, optimizers))}
         agreement = Agreement()
         state["script"] = agreement
+        self._is_making = True
+        for watch in getattr(self.model, "watches", ()):
+            watch.remove()
         run = _elastic.elastic(self.model.module, optimizers, dataset, epochs=MANY_EPOCHS, state={**state, **self.state},
                                accumulation=self.accumulation if dataset is not None else 1, warm_up=warm_up, _kind=ScriptRun,
                                _session=self._session, **options)
@@ -280,9 +295,9 @@ class Script:
                                "the model holds, is equal on all workers")
         if run is not None and run.is_started:
             run.stop()
-        elif self.model is not None and self._was_averaged and int(os.environ.get("WORLD_SIZE", "1")) > 1:
-            raise NeverAveraged("this script made backward passes through DistributedDataParallel whose gradients were never "
-                                "averaged: it has no torch.optim.Optimizer of the model's parameters. Each worker trained alone")
+        elif self._updated_alone:
+            raise NeverAveraged("this script has a DistributedDataParallel model and updated it with gradients that were never "
+                                "averaged: no backward() of a pass through that model made them. Each worker trained alone")
         elif run is None and self._session is not None and is_starter():
             self._end_without_training(self._session)
 

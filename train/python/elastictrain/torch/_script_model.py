@@ -6,6 +6,7 @@ from typing import Any, Dict, Iterator
 import torch
 from torch import nn
 
+from ._group import ElasticGroup
 from ._script import ACCUMULATES, script
 from ..errors import ElasticError
 
@@ -17,13 +18,15 @@ class ElasticModel(nn.Module):
         super().__init__()
         if script.model is not None:
             raise ElasticError("this script has two DistributedDataParallel models; one can be made elastic")
-        if process_group is not None:
+        if process_group is not None and not isinstance(process_group, ElasticGroup):
             raise ElasticError("this script gives DistributedDataParallel a process group of its own; only all workers "
                                "together can be made elastic")
         self.module = module
         self.require_backward_grad_sync = True  # as in torch's: whether the gradients of the next pass are to be averaged
         self._known: Dict[Any, Any] = {}
         script.model = self
+        self.watches = [parameter.register_post_accumulate_grad_hook(lambda _: script.check_backward())
+                        for parameter in module.parameters() if parameter.requires_grad]  # until there is a run
 
     def forward(self, *inputs: Any, **named: Any) -> Any:
         if script.is_forwarding:
