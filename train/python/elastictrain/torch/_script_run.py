@@ -213,6 +213,8 @@ class ScriptRun(ElasticRun):
     def note_update(self) -> None:
         """The optimizer made its step, or a scaler left it out."""
         self._is_updated = self._gradients.reduced
+        if self.takeover is not None:
+            self.takeover.end_update()
 
     def _settle(self) -> None:
         """Commits a step whose update was made, before the program exchanges values of its own."""

@@ -50,6 +50,7 @@ class Takeover:
         self._progress = Progress(exclude)
         self.is_rehearsing = False  # before this worker takes part in a step
         self.has_rehearsed = False
+        self._gradients: List[Optional[torch.Tensor]] = []  # while the update of a rehearsal is left out
         self._resumed: Optional[bytes] = None  # the record of a checkpoint
         self._takes = False  # at the next update
         self._keys: List[str] = []  # of its values on the board
@@ -82,9 +83,16 @@ class Takeover:
             self._apply(self._resumed, [])
         else:
             self._check()
+        self._gradients = [parameter.grad for parameter in self._parameters]
         for parameter in self._parameters:
             parameter.grad = None
         self.has_rehearsed = True
+
+    def end_update(self) -> None:
+        """Behind an update that was left out: a script may look at its gradients."""
+        for parameter, gradient in zip(self._parameters, self._gradients):
+            parameter.grad = gradient
+        self._gradients = []
 
     def at_update(self, step: int, is_changed: bool) -> None:
         """At the update of each step. `is_changed`: it is the first one after a change of the membership."""
