@@ -113,8 +113,14 @@ class Taker:
         if not rows or len(rows) < len(self._tables):
             return is_changed
         if len({now for _, now, _ in rows}) == 1:
-            return is_changed or any(before != now or is_inherited for before, now, is_inherited in rows)
+            return is_changed or any(before != now or is_inherited for before, now, is_inherited in rows) or \
+                self._has_strayed(path, rows[0][1])
         return is_changed and len({before for before, _, _ in rows}) == 1
+
+    def _has_strayed(self, path: Path, now: bytes) -> bool:
+        """Whether this worker's pass before it was a member changed what the members still have as it was."""
+        own = self._own.get(_first.key_of(path))
+        return own is not None and own[1] != own[0] == now
 
     def _is_role(self, path: Path) -> bool:
         """Whether this worker has nothing where the record's maker had something from the start: its role is another one."""

@@ -1,0 +1,117 @@
+"""A script with DistributedDataParallel whose data are its own: random batches, a rate that it makes by hand. It ends behind the
+step in which all workers see the file ET_SAVED and ".stop". ET_CASE names what is special about it.
+
+Each worker says its rank and one in each step. The gradient of `word` is the mean of what was said, which says who was
+averaged."""
+
+import contextlib
+import os
+import time
+
+import torch
+import torch.distributed as dist
+from torch import nn
+from torch.nn.parallel import DistributedDataParallel as DDP
+from torch.utils.data import DistributedSampler, TensorDataset
+
+CASE = os.environ.get("ET_CASE", "")
+STOP = os.environ["ET_SAVED"] + ".stop"
+
+
+class Speaking(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.line, self.word = nn.Linear(8, 1), nn.Parameter(torch.zeros(1))
+
+    def forward(self, x, said):
+        return self.line(x), self.word * said
+
+
+def rate_of(iteration):
+    return 0.1 / (1 + 0.01 * iteration)
+
+
+def batches():
+    """One after the other, without an end."""
+    if CASE == "stateful":
+        from torchdata.stateful_dataloader import StatefulDataLoader
+        data = TensorDataset(torch.rand(512, 8))
+        loader = StatefulDataLoader(data, batch_size=16, sampler=DistributedSampler(data))
+        while True:
+            for x, in loader:
+                yield x
+    while True:
+        yield torch.rand(16, 8)
+
+
+def learn(model, optimizer, x):
+    """From two parts, of which the first is not averaged by itself, or from one."""
+    parts = x.chunk(2) if CASE in ("no-sync", "flag") else [x]
+    optimizer.zero_grad()
+    for number, part in enumerate(parts):
+        is_last = number == len(parts) - 1
+        if CASE == "flag":
+            model.require_backward_grad_sync = is_last
+        with model.no_sync() if CASE == "no-sync" and not is_last else contextlib.nullcontext():
+            output, word = model(part, dist.get_rank() + 1)
+            ((nn.functional.mse_loss(output, part.sum(1, keepdim=True)) + word.sum()) / len(parts)).backward()
+    if CASE == "own-update":
+        with torch.no_grad():
+            for parameter in model.parameters():
+                parameter -= 0.01 * parameter.grad
+    else:
+        optimizer.step()
+
+
+def is_over():
+    seen = torch.tensor(float(os.path.exists(STOP)))
+    dist.all_reduce(seen, op=dist.ReduceOp.MAX)
+    return bool(seen)
+
+
+class NoOptimizer:
+    param_groups = ()
+
+    def zero_grad(self):
+        """There are no gradients before the first pass."""
+
+
+def train(model, optimizer):
+    iteration, last_world, data = 0, dist.get_world_size(), batches()
+    while True:
+        for group in optimizer.param_groups:
+            group["lr"] = rate_of(iteration)
+        learn(model, optimizer, next(data))
+        heard, world = 2 * float(model.module.word.grad) - 1, dist.get_world_size()
+        # A worker takes part in its first step without a word of its own.
+        assert abs(heard - world) < 1e-4 or abs(heard - last_world) < 1e-4, f"heard {heard:.4f} of {world} in step {iteration + 1}"
+        iteration, last_world = iteration + 1, world
+        time.sleep(0.02)
+        if iteration % 5 == 0 and is_over():
+            return iteration
+
+
+def main():
+    dist.init_process_group("gloo")
+    rank, world = dist.get_rank(), dist.get_world_size()
+    if CASE == "fixed-world":
+        assert world == 2, f"this script is for 2 workers, not for {world}"
+    torch.manual_seed(0)
+    model = DDP(Speaking())
+    optimizer = NoOptimizer() if CASE == "own-update" else torch.optim.SGD(model.parameters(), lr=0.1)
+    torch.manual_seed(1 + rank)
+    if CASE == "own-update":
+        for x in (torch.rand(16, 8) for _ in range(5)):
+            learn(model, optimizer, x)
+        return
+    if CASE == "comprehension":
+        iteration = [train(model, optimizer) for _ in range(1)][0]
+    else:
+        iteration = train(model, optimizer)
+    weights = " ".join(f"{float(value):.9f}" for value in model.module.line.weight.flatten())
+    print(f"ends after {iteration} with {optimizer.param_groups[0]['lr']:.9f} and {weights}", flush=True)
+    dist.destroy_process_group()
+
+
+if __name__ == "__main__":
+    main()
