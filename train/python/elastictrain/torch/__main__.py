@@ -3,7 +3,7 @@
 import sys
 
 from . import _patches, progress
-from ._script import NEVER_AVERAGED_STATUS, NeverAveraged, script
+from ._script import script
 
 
 def main() -> None:
@@ -18,17 +18,9 @@ def main() -> None:
         progress.run_main(arguments[0], arguments[1:], is_module)
     except SystemExit as end:
         if end.code in (None, 0):
-            _finish()
+            script.finish_or_exit()
         raise
-    _finish()
-
-
-def _finish() -> None:
-    try:
-        script.finish()
-    except NeverAveraged as error:
-        print(f"elastictrain: {error}", file=sys.stderr, flush=True)
-        sys.exit(NEVER_AVERAGED_STATUS)
+    script.finish_or_exit()
 
 
 if __name__ == "__main__":

@@ -315,11 +315,16 @@ class Script:
         if getattr(sys, "last_value", None) is not None:
             return
         try:
+            self.finish_or_exit()
+        except ElasticError:  # an exit handler's exception would leave the exit status at 0
+            _exit_with(1)
+
+    def finish_or_exit(self) -> None:
+        """finish(); a script that was never averaged ends with a status of its own."""
+        try:
             self.finish()
-        except ElasticError as error:  # an exit handler's exception would leave the exit status at 0
-            traceback.print_exc()
-            sys.stdout.flush()
-            os._exit(NEVER_AVERAGED_STATUS if isinstance(error, NeverAveraged) else 1)
+        except NeverAveraged:
+            _exit_with(NEVER_AVERAGED_STATUS)
 
 
 class NeverAveraged(ElasticError):
@@ -348,6 +353,13 @@ class Batches:
     def set_progress_place(self, place: None) -> None:
         """The run knows it."""
         self._is_new = False
+
+
+def _exit_with(status: int) -> None:
+    """Of the exception that is handled."""
+    traceback.print_exc()
+    sys.stdout.flush()
+    os._exit(status)
 
 
 def _number(variable: str) -> int:
