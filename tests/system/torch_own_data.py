@@ -36,7 +36,7 @@ def batches():
     if CASE == "stateful":
         from torchdata.stateful_dataloader import StatefulDataLoader
         data = TensorDataset(torch.rand(512, 8))
-        loader = StatefulDataLoader(data, batch_size=16, sampler=DistributedSampler(data))
+        loader = StatefulDataLoader(data, batch_size=32, sampler=DistributedSampler(data))
         while True:
             for x, in loader:
                 yield x
@@ -77,18 +77,18 @@ class NoOptimizer:
 
 
 def train(model, optimizer):
-    iteration, last_world, data = 0, dist.get_world_size(), batches()
+    iteration, unheard, last_world, data = 0, 0, dist.get_world_size(), batches()
     while True:
         for group in optimizer.param_groups:
             group["lr"] = rate_of(iteration)
         learn(model, optimizer, next(data))
         heard, world = 2 * float(model.module.word.grad) - 1, dist.get_world_size()
         # A worker takes part in its first step without a word of its own.
-        assert abs(heard - world) < 1e-4 or abs(heard - last_world) < 1e-4, f"heard {heard:.4f} of {world} in step {iteration + 1}"
+        unheard += abs(heard - world) > 1e-4 and abs(heard - last_world) > 1e-4
         iteration, last_world = iteration + 1, world
         time.sleep(0.02)
         if iteration % 5 == 0 and is_over():
-            return iteration
+            return iteration, unheard
 
 
 def main():
@@ -105,11 +105,11 @@ def main():
             learn(model, optimizer, x)
         return
     if CASE == "comprehension":
-        iteration = [train(model, optimizer) for _ in range(1)][0]
+        iteration, unheard = [train(model, optimizer) for _ in range(1)][0]
     else:
-        iteration = train(model, optimizer)
+        iteration, unheard = train(model, optimizer)
     weights = " ".join(f"{float(value):.9f}" for value in model.module.line.weight.flatten())
-    print(f"ends after {iteration} with {optimizer.param_groups[0]['lr']:.9f} and {weights}", flush=True)
+    print(f"ends after {iteration} with {optimizer.param_groups[0]['lr']:.9f}, {unheard} unheard, {weights}", flush=True)
     dist.destroy_process_group()
 
 

@@ -31,12 +31,18 @@ class Changed(Case):
             for size in sizes[1:]:
                 run.wait_more_steps(8, START_S)
                 run.do("resize", run.name, size)
-                run.wait_size(size, START_S)
+                self.wait_size(run, size)
             run.wait_more_steps(8, START_S)
             self.ends(run)
             self.assertNotIn("Traceback", run.text())
             self.assertEqual(run.events("worker_lost"), [])
             return run.text()
+
+    def wait_size(self, run, size):
+        """Fails at once where new workers did."""
+        wait_until(lambda: run.status().get("world_size") == size or run.events("target_unmet"), START_S, f"{size} workers")
+        self.assertEqual(run.events("target_unmet"), [])
+        run.wait_size(size, START_S)
 
     def ends(self, run):
         with open(f"{self.saved}.stop", "w"):
@@ -70,10 +76,11 @@ class OwnData(Changed):
 
     def averages(self, case, sizes):
         text = self.resized("torch_own_data.py", case, sizes)
-        ends = re.findall(r"ends after (\d+) with ([\d.]+) and (.+)", text)
+        ends = re.findall(r"ends after (\d+) with ([\d.]+), (\d+) unheard, (.+)", text)
         self.assertEqual(len(ends), sizes[-1], text[-3000:])
-        self.assertEqual(len(set(ends)), 1, "weights and rates are equal on all workers")
-        iteration, rate, _ = ends[0]
+        self.assertEqual(len(set(ends)), 1, f"weights and rates are equal on all workers: {ends}")
+        iteration, rate, unheard, _ = ends[0]
+        self.assertEqual(unheard, "0", "all are averaged in each step")
         self.assertAlmostEqual(float(rate), 0.1 / (1 + 0.01 * (int(iteration) - 1)), 8, "as without a change")
         self.assertIn("data: not counted", text)
 
@@ -100,6 +107,109 @@ class OwnData(Changed):
 
     def test_a_setup_that_fails_with_another_size_lets_nobody_join(self):
         self.trains_on_without("torch_own_data.py", "fixed-world", "this script is for 2 workers, not for 3")
+
+
+@unittest.skipIf(PYTHON is None, WHY_NOT)
+class Loops(Changed):
+    """torch_loops.py"""
+
+    def counts(self, case, exactly=True):
+        """All workers end alike. Each sample was in an update of each epoch, once."""
+        text = self.resized("torch_loops.py", case, (1, 2))
+        ends = re.findall(r"ends in epoch (\d+), (-?\d+), counted (\d+) to (\d+)", text)
+        self.assertEqual((len(ends), len(set(ends))), (2, 1), ends)
+        epochs, _, least, most = map(int, ends[0])
+        self.assertGreater(least, 0)
+        self.assertLessEqual(most - least, 0 if exactly else 1, ends)
+        if exactly:
+            self.assertEqual(least, epochs)
+        return text
+
+    def test_the_length_of_the_loader(self):
+        text = self.counts("length")
+        lengths = re.findall(r"epoch of (\d+) batches has (\d+)", text)
+        self.assertEqual([pair for pair in lengths if pair[0] != pair[1]], [])
+        self.assertIn(("15", "15"), lengths)
+        self.assertIn(("8", "8"), lengths)
+
+    def test_a_loop_in_an_imported_module_with_exchanges(self):
+        self.counts("module")
+
+    def test_data_in_order(self):
+        self.counts("ordered")
+
+    def test_a_sampler_of_its_own(self):
+        self.counts("descending")
+
+    def test_a_batch_that_is_looked_at_before_the_training(self):
+        self.counts("peek")
+
+    def test_epochs_that_end_early(self):
+        self.counts("break", exactly=False)
+
+    def test_cycle(self):
+        self.counts("cycle", exactly=False)
+
+    def test_an_accuracy_of_the_training_data(self):
+        self.counts("accuracy")
+
+    def test_workers_of_its_own_are_refused(self):
+        self.refuses("torch_loops.py", "spawn", "this script starts its own workers (torch.multiprocessing.spawn)")
+
+
+@unittest.skipIf(PYTHON is None, WHY_NOT)
+class Saving(Changed):
+    """torch_saving.py"""
+
+    def test_a_run_that_resumes_leaves_the_files_of_finished_epochs_alone(self):
+        checkpoint = {"directory": os.path.join(self.directory, "checkpoints")}
+        with self.started("torch_saving.py", "per-epoch", (2, 2, 2), checkpoint=checkpoint) as run:
+            run.wait_text("saved epoch 2 ", START_S)
+            run.wait_more_steps(4, START_S)
+            run.do("stop", run.name, timeout=60)
+            run.wait(END_S)
+            before = self.files()
+            self.assertLess(len(before), 8)
+            run.resume()
+            self.assertEqual(run.wait(END_S), 0, run.text()[-3000:])
+            after = self.files()
+            self.assertEqual({name: after[name] for name in before}, before)
+            self.assertEqual(sorted(after), [f"saved-{epoch}.pt" for epoch in range(8)])
+            self.assert_saved_once(run, range(8))
+
+    def files(self):
+        """Their contents and times."""
+        found = {}
+        for name in os.listdir(self.directory):
+            if name.startswith("saved-"):
+                path = os.path.join(self.directory, name)
+                with open(path, "rb") as file:
+                    found[name] = (file.read(), os.stat(path).st_mtime_ns)
+        return found
+
+    def assert_saved_once(self, run, epochs=None):
+        saved = re.findall(r"process \d+ saved epoch (\d+) with (\d+) to (\d+)", run.text())
+        self.assertEqual([row for row in saved if row[1:] != (str(int(row[0]) + 1),) * 2], [], "each file has a trained model")
+        numbers = [int(epoch) for epoch, _, _ in saved]
+        self.assertEqual(numbers, sorted(set(numbers)), "no epoch is saved twice")
+        if epochs is not None:
+            self.assertEqual(numbers, list(epochs))
+
+    def test_the_file_of_the_first_worker_is_always_that_of_a_trained_model(self):
+        with torch_run(script_job("torch_saving.py", (1, 2, 2)), ET_CASE="local-rank", ET_SAVED=self.saved, ET_EPOCHS=1000) as run:
+            run.wait_text("saved epoch 2 ", START_S)
+            run.wait_more_steps(4, START_S)
+            first = pids(run.status())[0]
+            os.kill(first, signal.SIGKILL)
+            joined = run.wait_status(lambda s: s.get("world_size") == 2 and first not in pids(s), START_S, "the replacement")
+            run.wait_size(2, START_S)
+            wait_until(lambda: any(f"process {pid} saved" in run.text() for pid in pids(joined)), START_S, "another that saves")
+            run.wait_more_steps(4, START_S)
+            run.do("stop", run.name, timeout=60)
+            run.wait(END_S)
+            run.wait_no_processes()
+            self.assert_audit_clean(run)
+            self.assert_saved_once(run)
 
 
 if __name__ == "__main__":

@@ -1,0 +1,150 @@
+"""A script with DistributedDataParallel that goes through its training loader in an own way, named by ET_CASE. It ends behind the
+epoch in which all workers see the file ET_SAVED and ".stop", and each worker tells then where it is.
+
+The weights count how often each sample was part of an update."""
+
+import itertools
+import os
+import time
+
+import torch
+import torch.distributed as dist
+import torch.multiprocessing
+from torch import nn
+from torch.nn.parallel import DistributedDataParallel as DDP
+from torch.utils.data import DataLoader, DistributedSampler, Sampler, TensorDataset
+
+import torch_loop_module
+
+CASE = os.environ.get("ET_CASE", "")
+STOP = os.environ["ET_SAVED"] + ".stop"
+SAMPLES = 480
+
+
+class Counts(nn.Module):
+    """Its mean over a batch has the gradient -1/n for each of the n samples."""
+
+    def __init__(self):
+        super().__init__()
+        self.counts = nn.Parameter(torch.zeros(SAMPLES))
+
+    def forward(self, samples):
+        return -self.counts[samples]
+
+
+class Descending(Sampler):
+    def __init__(self, size):
+        self.size = size
+
+    def __iter__(self):
+        return iter(range(self.size - 1, -1, -1))
+
+    def __len__(self):
+        return self.size
+
+
+class Script:
+    def __init__(self):
+        self.model = DDP(Counts())
+        self.optimizer = torch.optim.SGD(self.model.parameters(), lr=1.0)
+        data = TensorDataset(torch.arange(SAMPLES))
+        self.sampler = Descending(SAMPLES) if CASE == "descending" else DistributedSampler(data, shuffle=CASE != "ordered")
+        self.loader = DataLoader(data, batch_size=32, sampler=self.sampler)
+        self.epoch, self.last, self.seen = 0, 0, []
+
+    def step(self, batch):
+        """Adds one for each sample of the step, whatever their number."""
+        samples, = batch
+        self.optimizer.zero_grad()
+        loss = self.model(samples).mean()
+        loss.backward()
+        gradient = self.model.module.counts.grad
+        if gradient.any():
+            gradient.div_(gradient.abs()[gradient != 0].min()).round_()
+        if CASE in ("ordered", "descending"):
+            self.seen.append((-gradient).nonzero().flatten().tolist())
+        self.optimizer.step()
+        time.sleep(0.02)
+        return loss.detach()
+
+    def train(self):
+        """One epoch."""
+        if CASE == "module":
+            self.last = torch_loop_module.train(self.step, self.loader)
+        elif CASE == "length":
+            self.with_length()
+        else:
+            for number, batch in enumerate(self.loader):
+                self.step(batch)
+                if CASE == "break" and number == 2:
+                    break
+
+    def with_length(self):
+        last = len(self.loader) - 1
+        for number, batch in enumerate(self.loader):
+            loss = self.step(batch)
+            if number == last:
+                dist.all_reduce(loss)
+            self.last = number
+        print(f"epoch of {self.last + 1} batches has {len(self.loader)}", flush=True)
+
+    @torch.no_grad()
+    def accuracy(self):
+        self.model.eval()
+        seen = torch.tensor(float(sum(len(samples) for samples, in self.loader)))
+        self.model.train()
+        dist.all_reduce(seen)
+        assert SAMPLES <= seen < SAMPLES + dist.get_world_size(), f"{seen} of {SAMPLES} samples"
+
+    def between(self):
+        if CASE == "accuracy":
+            self.accuracy()
+        if self.seen:
+            samples = [sample for step in self.seen for sample in (step if CASE == "ordered" else step[::-1])]
+            assert samples == list(range(SAMPLES))[::1 if CASE == "ordered" else -1], f"the order was {samples}"
+            self.seen = []
+
+    def is_over(self):
+        seen = torch.tensor(float(os.path.exists(STOP)))
+        dist.all_reduce(seen, op=dist.ReduceOp.MAX)
+        return bool(seen)
+
+    def run(self):
+        if CASE == "peek":
+            samples, = next(iter(self.loader))
+            assert samples.shape == (32,)
+        while True:
+            if hasattr(self.sampler, "set_epoch"):
+                self.sampler.set_epoch(self.epoch)
+            self.train()
+            self.between()
+            self.epoch += 1
+            if self.is_over():
+                return
+
+    def run_in_cycle(self):
+        batches = itertools.cycle(self.loader)
+        for number in itertools.count():
+            self.step(next(batches))
+            self.last = number
+            if number % 10 == 9 and self.is_over():
+                return
+
+
+def worker(rank):
+    print(f"worker {rank}", flush=True)
+
+
+def main():
+    if CASE == "spawn":
+        torch.multiprocessing.spawn(worker, nprocs=2)
+    dist.init_process_group("gloo")
+    script = Script()
+    (script.run_in_cycle if CASE == "cycle" else script.run)()
+    counts = script.model.module.counts.detach()
+    print(f"ends in epoch {script.epoch}, {script.last}, counted {int(counts.min())} to {int(counts.max())}", flush=True)
+    dist.destroy_process_group()
+
+
+if __name__ == "__main__":
+    main()

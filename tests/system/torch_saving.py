@@ -1,0 +1,49 @@
+"""A script with DistributedDataParallel that saves behind each of its ET_EPOCHS epochs: with ET_CASE=per-epoch the worker of rank 0
+saves each into a file of its own, otherwise that with LOCAL_RANK 0 all into the file ET_SAVED.
+
+The weights count how often each sample was part of an update."""
+
+import os
+import time
+
+import torch
+import torch.distributed as dist
+from torch.nn.parallel import DistributedDataParallel as DDP
+from torch.utils.data import DataLoader, DistributedSampler, TensorDataset
+
+from torch_loops import SAMPLES, Counts
+
+CASE = os.environ["ET_CASE"]
+SAVED = os.environ["ET_SAVED"]
+
+
+def train(model, optimizer, loader):
+    for samples, in loader:
+        optimizer.zero_grad()
+        model(samples).mean().backward()
+        gradient = model.module.counts.grad
+        if gradient.any():
+            gradient.div_(gradient.abs()[gradient != 0].min()).round_()
+        optimizer.step()
+        time.sleep(0.04)
+
+
+def main():
+    dist.init_process_group("gloo")
+    local_rank, rank = int(os.environ["LOCAL_RANK"]), dist.get_rank()
+    data = TensorDataset(torch.arange(SAMPLES))
+    model = DDP(Counts())
+    optimizer = torch.optim.SGD(model.parameters(), lr=1.0)
+    loader = DataLoader(data, batch_size=32, sampler=DistributedSampler(data))
+    for epoch in range(int(os.environ.get("ET_EPOCHS", "8"))):
+        loader.sampler.set_epoch(epoch)
+        train(model, optimizer, loader)
+        if (rank if CASE == "per-epoch" else local_rank) == 0:
+            torch.save(model.module.state_dict(), f"{SAVED}-{epoch}.pt" if CASE == "per-epoch" else SAVED)
+            counts = model.module.counts.detach()
+            print(f"process {os.getpid()} saved epoch {epoch} with {int(counts.min())} to {int(counts.max())}", flush=True)
+    dist.destroy_process_group()
+
+
+if __name__ == "__main__":
+    main()
