@@ -112,7 +112,7 @@ def main():
             train(model, optimizer, scaler, other)
         if SAVED and dist.get_rank() == 0:
             torch.save(model.module.state_dict(), f"{SAVED}.part")
-            os.replace(f"{SAVED}.part", SAVED)  # workers that pass through past epochs read it meanwhile
+            os.replace(f"{SAVED}.part", SAVED)
         dist.barrier()
         if SAVED:
             torch.load(SAVED)

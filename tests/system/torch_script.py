@@ -35,8 +35,6 @@ def train(model, loader, optimizer):
         loss.backward()
         optimizer.step()
         total, batches = total + loss.item(), batches + 1
-        if USES == "early-end" and batches == 3:
-            break
     return total / batches
 
 

@@ -12,12 +12,10 @@ from harness import Case, Run, pids
 from torch_frameworks_test import script_job
 from torch_test import END_S, PYTHON, START_S, WHY_NOT, torch_python, torch_run
 
-WORKS = ("plain", "accumulation", "logged", "join", "join-class", "unused", "static", "mixed")
+WORKS = ("plain", "accumulation", "logged", "join", "join-class", "unused", "static", "mixed", "weighted", "stream")
 REFUSED = {
     "fsdp": "as FSDP, pipelines and process groups of parts of the workers do",
     "fully-shard": "as FSDP, pipelines and process groups of parts of the workers do",
-    "stream": "this script's training data have no indices (an IterableDataset or an own batch sampler)",
-    "weighted": "this script's training data have an order of their own (WeightedRandomSampler)",
     "sync-batchnorm": "this script needs SyncBatchNorm",
     "zipped": "this script trains on the batches of two loaders",
     "alternating": "this script trains on the batches of two loaders",

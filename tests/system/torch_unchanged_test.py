@@ -105,8 +105,11 @@ class OwnData(Changed):
     def test_a_loop_that_cannot_be_set_lets_nobody_join(self):
         self.trains_on_without("torch_own_data.py", "comprehension", "could not join: ")
 
-    def test_a_setup_that_fails_with_another_size_lets_nobody_join(self):
-        self.trains_on_without("torch_own_data.py", "fixed-world", "this script is for 2 workers, not for 3")
+    def test_a_setup_that_fails_when_it_is_run_again_lets_nobody_join(self):
+        self.trains_on_without("torch_own_data.py", "new-folder", "FileExistsError: ")
+
+    def test_a_worker_that_takes_another_way_does_not_join(self):
+        self.trains_on_without("torch_own_data.py", "branch", "could not join: the others make their steps at")
 
 
 @unittest.skipIf(PYTHON is None, WHY_NOT)
