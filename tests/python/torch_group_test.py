@@ -17,7 +17,7 @@ from torch.distributed.distributed_c10d import (AllgatherOptions, AllreduceOptio
                                                 ReduceOptions, ScatterOptions)
 
 from elastictrain.errors import ElasticError  # noqa: E402
-from elastictrain.torch import _group_board  # noqa: E402
+from elastictrain.torch import _collectives, _group_board  # noqa: E402
 from elastictrain.torch._exchange import Plane, Rooms  # noqa: E402
 from elastictrain.torch._group import ElasticGroup, LiveRanks  # noqa: E402
 from torch_world import Lost, World  # noqa: E402
@@ -98,6 +98,10 @@ class Group(unittest.TestCase):
                 group.allgather([[torch.empty(1)]], [own(group, 0)], AllgatherOptions())
         of_all(call, 2)
 
+    def test_sparse_values_are_refused(self):
+        with self.assertRaisesRegex(ElasticError, r"all_reduce\(\) cannot be elastic: .*pass tensor\.to_dense\(\)"):
+            of_all(lambda group: group.allreduce([torch.ones(1).to_sparse()], AllreduceOptions()), 1)
+
     def test_messages_between_two_workers_are_refused(self):
         for name in ("send", "recv"):
             with self.assertRaisesRegex(ElasticError, rf"torch\.distributed\.{name}\(\) cannot be elastic"):
@@ -140,6 +144,15 @@ class LostWorker(unittest.TestCase):
             group.gather([values] if group.rank() == 0 else [], [own(group, 1)], chosen(GatherOptions, rootRank=0))
             return group.lost
         self.assertEqual(World().run(with_group(call), is_lost)[0], [1])
+
+
+    def test_a_script_s_list_is_shorter_then(self):
+        def all_gather(tensor_list, tensor, group=None):
+            group.lost = [0]
+        group, values = ElasticGroup(lambda: (1, 2), None), ["lost", "present"]
+        with mock.patch.dict(_collectives._own, {"all_gather": all_gather}):
+            _collectives._shortens("all_gather", "tensor_list")(tensor=None, tensor_list=values, group=group)
+        self.assertEqual(values, ["present"])
 
 
 class Memory(unittest.TestCase):
@@ -199,7 +212,7 @@ class BeforeTraining(unittest.TestCase):
 
     def joiner(self, rank=1, world_size=3):
         with mock.patch.dict(os.environ, {"ELASTICTRAIN_GENERATION": "4"}):
-            return _group_board.Board(self.kept, rank, world_size)
+            return _group_board.Board(self.kept, rank, world_size, 10.0)
 
     @staticmethod
     def program(board):
@@ -218,12 +231,16 @@ class BeforeTraining(unittest.TestCase):
         results = self.run_all(self.program)
         self.assertEqual(self.program(self.joiner()), results[0])
 
-    def test_its_role_is_never_that_of_the_first_rank(self):
-        self.assertEqual(self.joiner(rank=0).rank, 1)
+    def test_its_role_is_one_of_theirs_and_never_that_of_the_first_rank(self):
+        self.run_all(lambda board: board.gather_bytes(b"%d" % board.rank), world_size=3)
+        for rank, role in {0: 1, 2: 2, 5: 2}.items():
+            board = self.joiner(rank, world_size=6)
+            self.assertEqual((board.rank, board.world_size, board.gather_bytes(b"own")), (role, 3, [b"0", b"1", b"2"]))
 
-    def test_in_a_larger_world_its_own_values_stand_for_those_that_nobody_had(self):
-        self.run_all(lambda board: board.gather_bytes(b"%d" % board.rank), world_size=2)
-        self.assertEqual(self.joiner(rank=2, world_size=4).gather_bytes(b"own"), [b"0", b"1", b"own", b"own"])
+    def test_where_one_began_alone_a_value_of_its_own_stands_for_the_second(self):
+        self.run_all(lambda board: board.gather_bytes(b"0"), world_size=1)
+        board = self.joiner()
+        self.assertEqual((board.rank, board.world_size, board.gather_bytes(b"own")), (1, 2, [b"0", b"own"]))
 
     def test_one_that_starts_again_in_the_place_of_one_that_ended_goes_on(self):
         self.run_all(lambda board: board.barrier())
@@ -243,13 +260,13 @@ class BeforeTraining(unittest.TestCase):
         self.assertEqual(order, ["prepared"] + ["read"] * 3)
 
     def test_a_rank_that_does_not_come_is_named_to_all(self):
-        for absent in (1, 0):
+        for absent, call in {1: r"torch\.distributed\.barrier\(\) before the training: ", 0: ""}.items():
             self.kept = BoardOfTheRun()
             results = self.run_all(lambda board: board.barrier(), ranks=[rank for rank in range(3) if rank != absent],
                                    timeout_s=0.3)
+            self.assertEqual(len(results), 2)
             for text in results.values():
-                self.assertRegex(text, rf"torch\.distributed\.barrier\(\) before the training: rank {absent} did not come .*"
-                                       r"init_process_group\(timeout=\.\.\.\)")
+                self.assertRegex(text, rf"{call}rank {absent} did not come to .*init_process_group\(timeout=\.\.\.\)")
 
     def test_a_rank_that_goes_another_way_is_named_to_all(self):
         results = self.run_all(lambda board: board.barrier() if board.rank == 1 else board.gather_bytes(b""))

@@ -18,7 +18,7 @@ from torch.distributed import Backend, HashStore, ReduceOp
 from torch.distributed.distributed_c10d import GroupMember, _world
 
 from . import _exchange
-from ._group import BETWEEN_TWO, NAME, ElasticGroup, LiveRanks, refusal
+from ._group import BETWEEN_TWO, NAME, SHOWN, ElasticGroup, LiveRanks, refusal
 from ._group_board import TIMEOUT_S, Board
 from ._imports import after_import
 from ._script import script
@@ -95,8 +95,8 @@ def _make(*_: Any) -> ElasticGroup:
 
 def _adopt(group: Any) -> None:
     """What torch keeps of a group, as scripts know it: the ranks of the moment, and a name that they compare with."""
-    _world.pg_map[group] = ("gloo", _world.pg_map[group][1])
-    _world.pg_backend_config[group] = "cpu:gloo,cuda:gloo"
+    _world.pg_map[group] = (SHOWN, _world.pg_map[group][1])
+    _world.pg_backend_config[group] = f"cpu:{SHOWN},cuda:{SHOWN}"
     _world.pg_group_ranks[group] = LiveRanks(group)  # type: ignore[assignment]
     group.is_registered = True
 
@@ -151,7 +151,7 @@ def _group_apart() -> Any:
     group = ElasticGroup(lambda: (rank, world_size), lambda what: board)
     group.setGroupName(f"apart.{'.'.join(map(str, _apart_at))}")
     _world.pg_names[group] = group.group_name  # type: ignore[index]
-    _world.pg_map[group] = ("gloo", HashStore())
+    _world.pg_map[group] = (SHOWN, HashStore())
     _adopt(group)
     _apart.append((group, board))
     while len(_apart) > KEPT_APART:

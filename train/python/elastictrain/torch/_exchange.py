@@ -138,7 +138,8 @@ class Plane:
         values = self._room_like(tensor)
         values.copy_(tensor)
         self._session.broadcast_from(values, root)
-        tensor.copy_(values)
+        if self.rank != root:
+            tensor.copy_(values)
 
     def barrier(self) -> None:
         self._session.barrier()

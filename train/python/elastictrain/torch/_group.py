@@ -20,6 +20,7 @@ except ImportError:  # a torch without torch.distributed has no group either
     _create_work_from_future = None
 
 NAME = "elastictrain"
+SHOWN = "gloo"  # a name that scripts and libraries know: values may be on the CPU or a device
 _OPERATIONS = {ReduceOp.SUM: "sum", ReduceOp.AVG: "mean", ReduceOp.MAX: "max", ReduceOp.MIN: "min",
                ReduceOp.PRODUCT: "product", ReduceOp.BAND: "and", ReduceOp.BOR: "or", ReduceOp.BXOR: "xor"}
 Tensors = List[torch.Tensor]
@@ -53,7 +54,7 @@ class ElasticGroup(ProcessGroup):
     # --- Names
 
     def getBackendName(self) -> str:
-        return NAME
+        return NAME  # C++ looks for a compiled back end of any other
 
     name = getBackendName
 
@@ -331,6 +332,8 @@ def _on_host(tensor: torch.Tensor) -> torch.Tensor:
 
 
 def _reduced(plane: Any, tensor: torch.Tensor, operation: str, in_place: bool = False) -> torch.Tensor:
+    if tensor.layout != torch.strided:
+        raise refusal("all_reduce", f"values in the layout {tensor.layout}; pass tensor.to_dense()")
     held = _on_host(tensor)
     if not in_place and held.data_ptr() == tensor.data_ptr():
         held = held.clone()
