@@ -28,11 +28,13 @@ import policies_live
 import pytorch
 import pytorch_programs
 import scale
+import script_collectives
 import slurm
 import straggler
 import straggler_live
 import swap
 import time_to_accuracy
+import torch_pg
 import training
 
 BENCHMARKS = {
@@ -78,6 +80,8 @@ BENCHMARKS = {
     "policies-live": (policies_live.policies_live, "each policy on real runs along known curves: regret, settling, changes"),
     "batch-live": (batch_live.batch_live, "policies that choose the batch, on real runs with a known noise scale"),
     "time-to-accuracy": (time_to_accuracy.time_to_accuracy, "a batch that follows the noise against a fixed one, on a slow link"),
+    "torch-collectives": (script_collectives.torch_collectives, "8 MiB in each collective of a script, beside Gloo: 2 and 4 workers"),
+    "torch-pg": (torch_pg.torch_pg, "PyTorch's own tests of torch.distributed on the process group of a run"),
     "torch-steps": (pytorch.torch_steps, "PyTorch, ResNet-18: steps a second with two changed lines and with none, beside torchrun"),
     "torch-grow": (pytorch.torch_grow, "PyTorch, ResNet-18: idle time of grow, replace and shrink, beside torchrun"),
     "torch-past-epochs": (pytorch.torch_past_epochs,
