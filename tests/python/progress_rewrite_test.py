@@ -289,7 +289,7 @@ class Places(unittest.TestCase):
     def test_what_still_waits_is_noted(self):
         notes = _rewrite.rewritten("while a < f():\n  pass\nx = [a + f()\n  for i in y]\nx = a + f()\nwhile f(): pass\n"
                                    "z = a or b + f()\nwith c(a, f()): pass\nz.append(f())\n", "a.py").notes
-        self.assertEqual(sorted(notes.waiting), [(1, 1), (3, 3), (7, 7), (8, 8)])
+        self.assertEqual(sorted(line for line, *_ in notes.waiting), [1, 3, 7, 8])
 
     def test_functions_that_gather_are_noted(self):
         notes = _rewrite.rewritten("sum(map(f, x))\nsum(x)\nf(map(x))\n", "a.py").notes

@@ -92,8 +92,9 @@ def _compared(one: Dict[int, Dict[str, str]], other: Dict[int, Dict[str, str]], 
     """A line for each value that differs and was not `kept`, at the first step where it does; how many were compared."""
     found: Dict[str, str] = {}
     count = 0
-    if max(one) != max(other):
-        found["<end>"] = f"the last step is {max(one)} without interruption and {max(other)} after joining"
+    ends = max(one, default=0), max(other, default=0)
+    if ends[0] != ends[1]:
+        found["<end>"] = f"the last step is {ends[0]} without interruption and {ends[1]} after joining"
     for step in sorted(set(one) & set(other)):
         left, right = one[step], other[step]
         for name in sorted({*left, *right} - kept):

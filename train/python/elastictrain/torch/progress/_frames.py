@@ -119,7 +119,7 @@ def _obstacles_in(frame: types.FrameType, notes: _rewrite.Notes) -> Iterator[str
                "Write it as a `for` statement")
     elif _is_in_comprehension(frame, notes):
         yield "a comprehension drives the training; what it has gathered cannot be seen. Write it as a `for` statement"
-    elif any(first <= line <= last for first, last in notes.waiting):
+    elif _is_waiting(frame, notes, line):
         yield "a value waits here while the training goes on, and cannot be seen. Write the call as a statement of its own"
 
 
@@ -128,6 +128,13 @@ def _calls_driver(frame: types.FrameType, notes: _rewrite.Notes, line: int) -> b
     if position is not None:
         return position in notes.drivers
     return any(first <= line <= last for first, last in notes.lazily_driven)
+
+
+def _is_waiting(frame: types.FrameType, notes: _rewrite.Notes, line: int) -> bool:
+    position = _position(frame)
+    if position is not None:
+        return position in notes.waiting
+    return any(first <= line <= last for first, _, last, _ in notes.waiting)
 
 
 def _position(frame: types.FrameType) -> Any:

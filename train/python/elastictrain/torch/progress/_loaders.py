@@ -7,6 +7,7 @@ from typing import Any, Dict, Iterator, List
 from torch.utils.data import DataLoader, IterableDataset
 
 from . import _randomness
+from .._imports import after_import
 
 _iterate = DataLoader.__iter__
 live: "weakref.WeakSet[LoaderIterator]" = weakref.WeakSet()
@@ -79,12 +80,12 @@ class StatefulIterator:
 def install() -> None:
     """From now on."""
     DataLoader.__iter__ = lambda self: LoaderIterator(self)  # type: ignore[method-assign, assignment, return-value]
-    try:
-        from torchdata.stateful_dataloader import StatefulDataLoader
-    except ImportError:
-        return
-    iterate = StatefulDataLoader.__iter__
-    StatefulDataLoader.__iter__ = lambda self: StatefulIterator(self, iterate)
+    after_import("torchdata.stateful_dataloader.stateful_dataloader", _change_stateful)
+
+
+def _change_stateful(module: Any) -> None:
+    iterate = module.StatefulDataLoader.__iter__
+    module.StatefulDataLoader.__iter__ = lambda self: StatefulIterator(self, iterate)
 
 
 def _random_states(loader: DataLoader) -> Dict[str, Any]:

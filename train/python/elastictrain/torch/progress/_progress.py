@@ -44,8 +44,8 @@ class Progress:
 
     def record(self, step: int, extra: Any = None) -> bytes:
         """This worker's progress. `extra` travels with it. Raises RecordError where it is too large."""
-        recorder = Recorder(self._found(), _frames.frames(), self._excluded, self._inherited, self._threads)
-        return recorder.made(step, extra, self._limit)
+        recorder = Recorder(self._found(), _frames.frames(), self._excluded, self._inherited, self._threads, self._limit)
+        return recorder.made(step, extra)
 
     def table(self) -> bytes:
         """What others need to tell which values are equal on all workers."""

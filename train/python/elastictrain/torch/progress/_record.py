@@ -55,11 +55,11 @@ class Recorder:
     """Makes one record."""
 
     def __init__(self, found: Found, stack: Sequence[types.FrameType], excluded: Iterable[Any], inherited: Set[Path],
-                 threads: Set[str]) -> None:
+                 threads: Set[str], limit: Optional[int]) -> None:
         self.found, self.excluded, self.inherited = found, list(excluded), inherited
         self.stack = [_frames.site_of(frame) for frame in stack]
         self.problems = _frames.obstacles(stack)
-        self._threads = threads
+        self._threads, self._limit = threads, limit
         self._body = Body({}, {}, {}, [], {}, {}, {}, {}, None)
         self._generators: Dict[Path, Tuple[str, Optional[int]]] = {}
         self._loops: List[Path] = []
@@ -67,7 +67,7 @@ class Recorder:
         self._shared = self._tensors_by_memory()
         self._skipped = _tensors_of_modules([*found.search.nodes], self.excluded)
 
-    def made(self, step: int, extra: Any, limit: Optional[int]) -> bytes:
+    def made(self, step: int, extra: Any) -> bytes:
         for node in self.found.search.nodes:
             number = self.found.number_of(node)
             if number is not None:
@@ -75,7 +75,7 @@ class Recorder:
         self._add_states()
         self._add_random()
         self._note_threads()
-        self._drop_what_cannot_travel(limit)
+        self._drop_what_cannot_travel(self._limit)
         data = _pickling.pickled(tuple(self._body._replace(extra=extra)), self._path_of)
         search = self.found.search
         kinds = {self.found.path_of(node): node.kind for node in search.nodes if self.found.number_of(node) is not None}
@@ -83,7 +83,7 @@ class Recorder:
         unseen += [] if search.is_complete else ["what lies deeper (the search has a limit)"]
         record = Record(step, self.stack, sorted(self._loops, key=repr), _first.table_of(self.found, self.inherited),
                         self._is_none_first(), self._generators, kinds, self.problems, unseen, data)
-        return _pickling.sealed(tuple(record), limit)
+        return _pickling.sealed(tuple(record), self._limit)
 
     def _is_none_first(self) -> Dict[bytes, bool]:
         """Of what was None at the first step and is not now, or the other way round."""
@@ -160,13 +160,14 @@ class Recorder:
                 clock = _values.clock_of(child.value)
                 self._body.slots[path] = (is_changed, child.value if clock is None else clock)
         elif is_changed and child.kind not in ("known", "loop") and id(child.value) not in self._skipped:
-            if not self._is_left_to_worker(parent, child):
+            if child.kind == "tensor" and _values.has_open_graph(child.value):
+                self._unseen.append(f"{_search.text_of(path, self.stack)} (its gradients are not computed yet)")
+            elif not self._is_of_batch(parent, child):
                 self._body.slots[path] = (True, child.value)
 
-    @staticmethod
-    def _is_left_to_worker(parent: Node, child: Node) -> bool:
-        """Large tensors in variables of a function are those of a batch."""
-        return child.kind == "tensor" and parent.kind in ("frame", "generator") and \
+    def _is_of_batch(self, parent: Node, child: Node) -> bool:
+        """Large tensors in variables of a function are left to the worker."""
+        return self._limit is not None and child.kind == "tensor" and parent.kind in ("frame", "generator") and \
             child.value.numel() * child.value.element_size() > FRAME_TENSOR_BYTES
 
     def _add_order(self, node: Node, first: Sequence[Step], path: Path) -> None:

@@ -23,7 +23,7 @@ Position = Tuple[int, int, int, int]  # line, column, last line, last column
 
 class Notes(NamedTuple):
     """What is known of a rewritten file. Lines are ranges, both ends included."""
-    waiting: List[Tuple[int, int]]  # calls that run while a value waits on the evaluation stack
+    waiting: Set[Position]  # calls that run while a value waits on the evaluation stack
     lazily_driven: List[Tuple[int, int]]  # calls such as sum(map(…))
     drivers: Set[Position]  # calls of DRIVERS
     loops: Set[Tuple[int, int]]  # line and column of what each rewritten `for` iterates over
@@ -44,7 +44,7 @@ def rewritten(source: Union[str, bytes], path: str) -> Rewritten:
         _add_import(tree)
         ast.fix_missing_locations(tree)
         code = compile(tree, path, "exec", dont_inherit=True)
-        return Rewritten(code, Notes(list(_waiting(tree)), list(_lazily_driven(tree)), _drivers(tree), rewriter.loops), "")
+        return Rewritten(code, Notes(set(_waiting(tree)), list(_lazily_driven(tree)), _drivers(tree), rewriter.loops), "")
     except Exception as error:
         reason = f"{path} could not be rewritten: {type(error).__name__}: {error}"
         return Rewritten(compile(source, path, "exec", dont_inherit=True), None, reason)
@@ -99,13 +99,12 @@ def has_call(node: ast.AST) -> bool:
     return not isinstance(node, ast.Lambda) and any(has_call(child) for child in ast.iter_child_nodes(node))
 
 
-def _waiting(tree: ast.AST) -> Iterator[Tuple[int, int]]:
+def _waiting(tree: ast.AST) -> Iterator[Position]:
     for node in ast.walk(tree):
         waits = False
         for operand in operands_of(node):
             if waits and has_call(operand):
-                yield from ((call.lineno, call.end_lineno or call.lineno) for call in ast.walk(operand)
-                            if isinstance(call, ast.Call))
+                yield from (_position_of(call) for call in ast.walk(operand) if isinstance(call, ast.Call))
             is_callee = isinstance(node, ast.Call) and operand is node.func
             waits = waits or not (is_callee or isinstance(operand, ast.Constant))
 
@@ -119,7 +118,11 @@ def _driver_calls(tree: ast.AST) -> Iterator[ast.Call]:
 
 
 def _drivers(tree: ast.AST) -> Set[Position]:
-    return {(call.lineno, call.col_offset, call.end_lineno or 0, call.end_col_offset or 0) for call in _driver_calls(tree)}
+    return {_position_of(call) for call in _driver_calls(tree)}
+
+
+def _position_of(call: ast.Call) -> Position:
+    return call.lineno, call.col_offset, call.end_lineno or call.lineno, call.end_col_offset or 0
 
 
 def _lazily_driven(tree: ast.AST) -> Iterator[Tuple[int, int]]:

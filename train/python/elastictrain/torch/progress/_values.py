@@ -6,6 +6,7 @@ import decimal
 import enum
 import fractions
 import hashlib
+import itertools
 import pathlib
 import sys
 import time
@@ -20,6 +21,7 @@ MAX_ELEMENTS = 10000  # of a container that is looked into as a whole
 MAX_DEPTH = 8
 WHOLE_TENSOR = 4096  # elements that are compared one by one; of larger tensors as many are
 SAMPLES = 65536
+MAX_FUNCTIONS = 100
 SIMPLE = (int, float, bool, str, bytes, type(None), complex)
 ATOMS = (*SIMPLE, torch.dtype, torch.device, torch.Size, torch.layout, torch.memory_format, enum.Enum, datetime.date,
          datetime.time, datetime.timedelta, datetime.tzinfo, pathlib.PurePath, range, slice, type(Ellipsis), fractions.Fraction,
@@ -108,6 +110,21 @@ def fingerprint_of(tensors: List[torch.Tensor]) -> bytes:
             flat = tensor.detach().reshape(-1) if tensor.is_contiguous() else tensor.detach().flatten()[:SAMPLES]
             hashed.update(bytes_of(flat[::max(1, flat.numel() // SAMPLES)]))
     return hashed.digest()
+
+
+def has_open_graph(tensor: torch.Tensor) -> bool:
+    """Whether a backward pass from it is still possible: a copy could not take its place."""
+    todo: List[Any] = [tensor.grad_fn] if tensor.grad_fn is not None else []
+    for function in itertools.islice(todo, MAX_FUNCTIONS):  # grows while it is read
+        for name in dir(function):
+            if name.startswith("_saved_"):
+                try:
+                    if isinstance(getattr(function, name), torch.Tensor):
+                        return True
+                except RuntimeError:  # its saved tensors are freed
+                    return False
+        todo += [below for below, _ in function.next_functions if below is not None]
+    return False
 
 
 # --- Clocks
