@@ -83,7 +83,7 @@ def _map_groups(torch):
     begin = distributed.init_process_group
 
     def beginning(backend=None, *arguments, device_id=None, **named):
-        return begin("gloo", *arguments, **named)
+        return begin("gloo" if backend in (None, "nccl") else backend, *arguments, **named)
 
     distributed.init_process_group = distributed.distributed_c10d.init_process_group = beginning
     distributed.get_default_backend_for_device = lambda _: "gloo"
