@@ -247,8 +247,9 @@ def _is_walked(value: Any) -> bool:
 
 @functools.lru_cache(maxsize=None)
 def _is_stdlib(top: str) -> bool:
-    file = getattr(sys.modules.get(top), "__file__", None)
-    return top != "__main__" and (file is None or _hook.is_library_file(file))
+    module = sys.modules.get(top)
+    file = getattr(module, "__file__", None)
+    return module is not None and top != "__main__" and (file is None or _hook.is_library_file(file))
 
 
 def _is_worth_naming(value: Any) -> bool:

@@ -1,0 +1,195 @@
+"""Several members of one run, in one process: what a joiner takes over from whom, what stays its own, and what is compared."""
+
+import os
+import random
+import sys
+import tempfile
+import unittest
+from unittest import mock
+
+import torch_python
+
+torch_python.run_this_test_there()
+sys.path.insert(0, torch_python.PACKAGE)
+
+import torch  # noqa: E402
+
+from elastictrain.torch.progress import Progress, RecordError, _hook, _rewrite  # noqa: E402
+
+PROGRAM = '''
+import random
+import torch
+class Saver:
+    def __init__(self): self.files = []
+def train(rank, steps, on_step, model=None, begin=0):
+    device, count, meter, saver = f"cuda:{rank}", begin, 0.0, Saver() if rank == 0 else None
+    own, common = random.Random(rank), random.Random(5)
+    drawn, note = None, {"rank": rank, "count": 0}
+    for step in range(steps):
+        count += 1
+        note["count"] += 2
+        drawn = own.random(), common.random()
+        if saver is not None: saver.files.append(step)
+        if model is not None: model.seen = step
+        on_step(step)
+        meter += rank + 1
+    return dict(device=device, count=count, meter=meter, saver=saver, drawn=drawn, note=note, step=step)
+'''
+
+
+class Member:
+    """Runs the program with a progress of its own."""
+
+    def __init__(self, train, rank, model=None, begin=0):
+        self.progress, self.rank, self._train, self._model, self._begin = Progress([model]), rank, train, model, begin
+        self.record = self.table = self.report = None
+        self.hashes = []
+
+    def give(self, at, steps=12):
+        """To the end; its record and table at a step."""
+        def on_step(step):
+            if step == 0:
+                self.progress.note_first()
+            if step == at:
+                self.record, self.table = self.progress.record(step), self.progress.table()
+        self.result = self._train(self.rank, steps, on_step, self._model, self._begin)
+        return self
+
+    def join(self, record, tables, steps=12, give_at=None, after=None):
+        """From the first step on with another member's record."""
+        self.step = None
+
+        def on_step(step):
+            if self.step is None:
+                self.progress.note_first()
+                self.problems = self.progress.check(record, tables)
+                self.report = self.progress.apply(record, tables, self.rank)
+                self.step = True
+                if after is not None:
+                    after(self.progress)
+            elif step == give_at:
+                self.record, self.table = self.progress.record(step), self.progress.table()
+        self.result = self._train(self.rank, steps, on_step, self._model, self._begin)
+        return self
+
+
+class Members(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.mkdtemp(prefix="et-members-")
+        path = os.path.join(folder, "program.py")
+        names = {"__name__": "program"}
+        exec(_rewrite.code_of(PROGRAM, path), names)
+        self.train = names["train"]
+        for target, name, value in ((_hook, "is_own_file", lambda file: file == path),):
+            patch = mock.patch.object(target, name, value)
+            patch.start()
+            self.addCleanup(patch.stop)
+        random.seed(1)
+        torch.manual_seed(1)
+
+    def test_values_of_each_rank_stay_its_own_and_the_others_are_taken(self):
+        veterans = [Member(self.train, rank).give(at=5) for rank in (0, 1)]
+        joiner = Member(self.train, 2).join(veterans[1].record, [veteran.table for veteran in veterans])
+        self.assertEqual(joiner.problems, [])
+        result = joiner.result
+        self.assertEqual((result["device"], result["step"], result["count"]), ("cuda:2", 11, 12))
+        self.assertEqual(result["note"], {"rank": 2, "count": 24})
+        self.assertEqual(result["meter"], 5 * 2 + 7 * 3)  # the donor's, then its own
+        self.assertIsNone(result["saver"])
+        self.assertIn("train().device ('cuda:2')", joiner.report.kept_own)
+
+    def test_what_a_role_has_is_not_given_to_one_without_it(self):
+        donor = Member(self.train, 0).give(at=5)
+        joiner = Member(self.train, 1).join(donor.record, [donor.table])
+        self.assertEqual(joiner.problems, [])
+        self.assertIsNone(joiner.result["saver"])
+        self.assertEqual(joiner.result["count"], 12)
+        successor = Member(self.train, 0).join(donor.record, [donor.table])
+        self.assertEqual(successor.result["saver"].files, list(range(12)))
+
+    def test_streams_that_differ_stay_different_and_equal_ones_stay_equal(self):
+        veterans = [Member(self.train, rank).give(at=5) for rank in (0, 1)]
+        joiner = Member(self.train, 2).join(veterans[0].record, [veteran.table for veteran in veterans])
+        own = {member.result["drawn"][0] for member in (*veterans, joiner)}
+        common = {member.result["drawn"][1] for member in (*veterans, joiner)}
+        self.assertEqual((len(own), len(common)), (3, 1))
+
+    def test_a_joiner_hands_on_what_it_took_over(self):
+        first = Member(self.train, 1).give(at=5)
+        second = Member(self.train, 2, begin=3).join(first.record, [first.table], give_at=8)
+        third = Member(self.train, 3, begin=7).join(second.record, [second.table])
+        self.assertEqual(first.result["count"], 12)
+        self.assertEqual(second.result["count"], 12)
+        self.assertEqual(third.result["count"], 12)
+
+    def test_a_hash_over_common_values_shows_a_joiner_that_went_wrong(self):
+        veterans = [Member(self.train, rank).give(at=5) for rank in (0, 1)]
+        tables = [veteran.table for veteran in veterans]
+        hashes = []
+
+        def note(progress):
+            progress.watch(tables)
+            hashes.append(progress.shared_hash())
+        for record in (veterans[0].record, veterans[1].record, Member(self.train, 0, begin=1).give(at=5).record):
+            Member(self.train, 2).join(record, tables, after=note)
+        self.assertEqual(hashes[0], hashes[1])
+        self.assertNotEqual(hashes[0], hashes[2])
+
+    def test_models_of_the_caller_are_not_carried_but_for_their_plain_attributes(self):
+        models = [torch.nn.Linear(200, 200) for _ in range(2)]
+        for model in models:
+            model.seen = -1
+        donor = Member(self.train, 1, models[0]).give(at=5)
+        self.assertLess(len(donor.record), 30000)
+        before = models[1].weight.clone()
+        seen = []
+        joiner = Member(self.train, 2, models[1])
+        joiner.join(donor.record, [donor.table], after=lambda progress: seen.append(models[1].seen))
+        self.assertEqual((joiner.problems, seen), ([], [5]))
+        self.assertTrue(torch.equal(models[1].weight, before))
+
+    def test_a_model_that_the_caller_does_not_know_is_carried_up_to_a_limit(self):
+        def give(size):
+            model = torch.nn.Linear(size, size)
+            model.seen = -1
+            member = Member(self.train, 1)
+            member._model = model
+
+            def change(step):
+                if step == 0:
+                    member.progress.note_first()
+                torch.nn.init.constant_(model.weight, float(step))
+                if step == 5:
+                    member.record = member.progress.record(step)
+                    member.large = member.progress.large()
+            self.train(1, 8, change, model)
+            return member
+        other = torch.nn.Linear(30, 30)
+        other.seen = -1
+        small = give(30)
+        joiner = Member(self.train, 2)
+        joiner._model = other
+        weights = []
+        joiner.join(small.record, [], after=lambda progress: weights.append(float(other.weight.detach()[0, 0])))
+        self.assertEqual(weights, [5.0])
+        large = give(1200)
+        self.assertEqual(list(large.large), ["train().model"])
+        joiner = Member(self.train, 2)
+        joiner._model = torch.nn.Linear(1200, 1200)
+        with self.assertRaisesRegex(RecordError, r"train\(\).model: takes 562. KiB; at most 2048 KiB of one thing"):
+            joiner.join(large.record, [])
+
+    def test_a_damaged_record_is_a_problem_and_nothing_is_set(self):
+        donor = Member(self.train, 1).give(at=5)
+
+        def on_step(step):
+            progress = Progress()
+            progress.note_first()
+            self.assertEqual(progress.check(donor.record[:-1]), ["the record cannot be read: it is damaged"])
+            with self.assertRaisesRegex(RecordError, "it is damaged"):
+                progress.apply(donor.record[:-1])
+        self.assertEqual(self.train(1, 3, on_step)["count"], 3)
+
+
+if __name__ == "__main__":
+    unittest.main()
