@@ -66,11 +66,13 @@ class Program:
                      "    def run(self, value):", "        inner = 0.0", *("    " + line for line in body),
                      "        self.total += inner; self.calls += 1", "        return self.total + self.meter.add(inner)"]
         elif self.random.random() < 0.4:
-            lines = [f"def {name}_factory():", "    kept, calls = 0.0, 0", f"    def {name}(value):", "        nonlocal kept, calls",
+            lines = [f"def {name}_factory():", "    kept, calls = 0.0, 0", f"    def {name}(value):",
+                     "        nonlocal kept, calls",
                      "        inner = 0.0", *("    " + line for line in body), "        kept += inner; calls += 1; return kept",
                      f"    return {name}", f"{name} = {name}_factory()"]
         else:
-            lines = [f"def {name}(value):", "    global total", "    inner = 0.0", *body, "    total += inner", "    return inner"]
+            lines = [f"def {name}(value):", "    global total", "    inner = 0.0", *body, "    total += inner",
+                     "    return inner"]
         return "\n".join(lines)
 
     def loops(self, call, depth, indent):
@@ -86,12 +88,13 @@ class Program:
             [f"for i{i} in map(abs, [-2, -1, 4][:{n}]):"], [f"i{i} = -1", f"while i{i} < {n} - 1:", f"    i{i} += 1"],
             [f"for i{i} in itertools.islice(itertools.cycle([1, 4, 2]), {n}):"], [f"for i{i}, s{i} in enumerate(names, 2):"],
             [f"for i{i} in sorted({{3, 1, 2}}):"], [f"for i{i}, [b{i}] in zip(numbers(5), loader):"]])
-        before = self.random.sample(["losses = []", "local = Meter()", "start = count", "names = names[1:] + names[:1]" if not indent
-                                     else "start = count", "best = None"], 2)
+        turned = "start = count" if indent else "names = names[1:] + names[:1]"
+        before = self.random.sample(["losses = []", "local = Meter()", "start = count", turned, "best = None"], 2)
         inside = [f"value = i{i} + 1", *(["if count % 7 == 5: value += 1"] if self.random.random() < 0.5 else [])]
         after = self.random.choice([["log.append(round(inner, 6))"], ["recent.append(inner)"], ["inner = inner * 0.5"], []])
         leave = [f"if i{i} == {n - 1}: break"] if self.random.random() < 0.3 else []
-        skip = [f"if i{i} == 1 and count % 2: continue"] if self.random.random() < 0.2 and "while" not in head + "".join(rest) else []
+        may_skip = self.random.random() < 0.2 and not rest
+        skip = [f"if i{i} == 1 and count % 2: continue"] if may_skip else []
         opening = [head, *rest]
         if rest:
             opening = [head, rest[0]]

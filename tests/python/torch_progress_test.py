@@ -73,7 +73,8 @@ CARRIED = {
                 self.n += 1
                 for k, v in model.state_dict().items(): self.shadow[k].mul_(0.9).add_(v, alpha=0.1)
         class Trainer:
-            def __init__(self): self.epoch = self.step = 0; self.history = []; self.stop = Stop(); self.ema = Average(model); self.best = None
+            def __init__(self):
+                self.epoch = self.step = 0; self.history = []; self.stop = Stop(); self.ema = Average(model); self.best = None
             def train(self, epochs):
                 while self.epoch < epochs:
                     losses = []
@@ -194,10 +195,12 @@ REFUSED = {
     "total = 0.0\nwhile total < total + 1 + update(model, optimizer, next(iter(loader))): pass": "a value waits here",
     "lines = open('shared.py')\nfor i in range(30): line = lines.readline(); update(model, optimizer, next(iter(loader)))":
         "is read by the script itself",
-    "def fit(epochs):\n  for e in range(epochs):\n    for b in loader: update(model, optimizer, b)\nfit(2)\nfit(4)": "the others make",
-    "import re\nwords = re.finditer('.', 'a' * 50)\nfor i in range(40): next(words); update(model, optimizer, next(iter(loader)))":
+    "def fit(epochs):\n  for e in range(epochs):\n    for b in loader: update(model, optimizer, b)\nfit(2)\nfit(4)":
+        "the others make",
+    "import re\nw = re.finditer('.', 'a' * 50)\nfor i in range(40): next(w); update(model, optimizer, next(iter(loader)))":
         "an iterator whose place cannot be read",
-    "import queue\nfor i in range(40):\n  update(model, optimizer, next(iter(loader)))\n  q = queue.Queue()": "q: cannot be handed over",
+    "import queue\nfor i in range(40):\n  update(model, optimizer, next(iter(loader)))\n  q = queue.Queue()":
+        "q: cannot be handed over",
 }
 
 
