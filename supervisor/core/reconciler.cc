@@ -137,9 +137,10 @@ void Reconciler::reconcile() {
   }
   if (training_.generation == 0 && !training_.restarting &&
       next.size() + startup_.plain_finished < settings_.min_workers && !planner_.settling()) {
+    if (waits_for_hosts()) return;
     ending_.fail_run(startup_.program_status == 0 ? 69 : startup_.program_status,
                      "only " + counted(next.size(), "worker") + " can start, but at least " +
-                         std::to_string(settings_.min_workers) + " must. See the messages above for the others.");
+                         std::to_string(settings_.min_workers) + " must: " + why_too_few());
     return;
   }
   tell_unmet(aim, want);
@@ -164,6 +165,13 @@ void Reconciler::reconcile() {
   const bool may_begin = startup_.elastic && next.size() >= (training_.generation == 0 ? settings_.min_workers : 1U) &&
                          planner_.all_reachable(next);
   if (change_.not_ready == 0 && !change_.retrying && may_begin) runner_.prepare();
+}
+
+std::string Reconciler::why_too_few() const {
+  const std::string hosts = hosts_.unreachable_hosts();
+  const std::string& workers = workers_.newest_failure();
+  if (hosts.empty() && workers.empty()) return "the hosts have no other slot";
+  return workers + (hosts.empty() || workers.empty() ? "" : "; ") + hosts;
 }
 
 // The slots that a cluster takes are free before workers that still start join: these join in the change after it.
@@ -216,9 +224,27 @@ std::vector<WorkerId> Reconciler::carry_out(const SwapDecision& decision) {
   return next;
 }
 
+// An agent was lost before anything trained, and its host is tried again: as long as at the start.
+bool Reconciler::waits_for_hosts() {
+  if (startup_.expired || !asks_hosts()) return false;
+  if (startup_.timer == 0) {
+    startup_.timer = out_.arm({TimerKind::kStart, {}, {}}, out_.now() + settings_.start_timeout);
+  }
+  return true;
+}
+
+// No host has answered yet, and some are asked or will be.
+bool Reconciler::asks_hosts() const {
+  const auto agents = roster_.agents_in_order();
+  return std::any_of(agents.begin(), agents.end(), [](const Agent* agent) {
+    const bool is_asked = agent->link == Link::kLaunching || (agent->link == Link::kDown && agent->timer != 0);
+    return is_asked && agent->offered && !agent->drain && !agent->stopping;
+  });
+}
+
 // Reports once which part of the desired state cannot be reached now, when nothing in progress could reach it.
 void Reconciler::tell_unmet(const SwapDecision& decision, std::uint32_t want) {
-  if (planner_.settling() || !startup_.spawned) return;
+  if (planner_.settling() || !startup_.spawned || (decision.size() == 0 && asks_hosts())) return;
   give_up_replacements(decision);
   const std::string text = planner_.unmet_text(decision, want);
   if (text == desired_.unmet) return;

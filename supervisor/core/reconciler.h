@@ -4,6 +4,7 @@
 // Ownership and thread: those of the state machine.
 #pragma once
 
+#include <string>
 #include <vector>
 
 #include "supervisor/core/event.h"
@@ -38,6 +39,9 @@ class Reconciler {
  private:
   bool may_start();
   bool waits_for_lease() const;
+  std::string why_too_few() const;
+  bool asks_hosts() const;
+  bool waits_for_hosts();
   bool saves_and_leaves();
   bool saves();
   bool everybody_goes_away() const;

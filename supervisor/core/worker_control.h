@@ -37,6 +37,8 @@ class WorkerControl {
   void expect_ready(Worker& worker);
   void expect_exit(Worker& worker);
   void drop_joiner(const Worker& worker, const std::string& why, Retry retry);
+  // Where and why a new worker failed last; empty: none has.
+  const std::string& newest_failure() const { return reported_cause_; }
   void expel_joiner(WorkerId id, const std::string& why);
   void dismiss(Worker& worker, const std::string& reason);
   void stop(Worker& worker);

@@ -109,7 +109,9 @@ class ExitStatus(Case):
                 done = subprocess.run([BINARY, "run", "-n", "4", "--", program], capture_output=True, text=True, timeout=60,
                                       env={**os.environ, "ELASTICTRAIN_STATE_DIR": directory}, cwd=directory)
                 self.assertEqual(done.returncode, status, done.stderr)
-                self.assertEqual(done.stderr.count(text), 1, done.stderr)
+                found = [line for line in done.stderr.splitlines() if text in line]
+            self.assertEqual([line.startswith("elastictrain: warning: ") for line in found].count(True), 1, done.stderr)
+            self.assertTrue(any(line.startswith("  ended: ") for line in found), done.stderr)
 
     def test_a_program_whose_name_no_run_may_have_runs(self):
         with tempfile.TemporaryDirectory() as directory:
