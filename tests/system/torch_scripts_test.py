@@ -17,8 +17,7 @@ REFUSED = {
     "fsdp": "as FSDP, pipelines and process groups of parts of the workers do",
     "fully-shard": "as FSDP, pipelines and process groups of parts of the workers do",
     "sync-batchnorm": "this script needs SyncBatchNorm",
-    "zipped": "this script trains on the batches of two loaders",
-    "alternating": "this script trains on the batches of two loaders",
+    "alternating": "Only batches of the run can be trained on",
 }
 
 

@@ -1,0 +1,242 @@
+"""What elastictrain.torch needs for scripts that change nothing, in one process: orders of samplers, files that a new worker
+leaves alone, prefetchers, command lines."""
+
+import os
+import random
+import sys
+import tempfile
+import time
+import unittest
+from unittest import mock
+
+import torch_python
+
+torch_python.run_this_test_there()
+sys.path.insert(0, torch_python.PACKAGE)
+
+import torch  # noqa: E402
+from torch.utils.data import (BatchSampler, DataLoader, DistributedSampler, IterableDataset, RandomSampler,  # noqa: E402
+                              Sampler, TensorDataset, WeightedRandomSampler)
+
+from elastictrain._torch_autoload import split_command  # noqa: E402
+from elastictrain.errors import ElasticError  # noqa: E402
+from elastictrain.torch import _prefetchers, _sampling, _side_effects  # noqa: E402
+
+DATA = TensorDataset(torch.arange(24))
+
+
+class Own(Sampler):
+    """Draws with all kinds of random numbers, another number in each epoch if it is asked."""
+
+    def __init__(self, changes=False):
+        self.changes, self.drawn = changes, 0
+
+    def __len__(self):
+        return 24
+
+    def __iter__(self):
+        self.drawn += 1
+        found = torch.randperm(24).tolist()
+        random.shuffle(found)
+        return iter(found[:24 - self.drawn * self.changes])
+
+
+class OfOneRank(Own):
+    def __init__(self, rank):
+        super().__init__()
+        self.rank = rank
+
+
+class Orders(unittest.TestCase):
+    def test_workers_with_other_random_numbers_draw_alike_and_each_epoch_anew(self):
+        drawn = []
+        for seed in (1, 2):
+            torch.manual_seed(seed)
+            random.seed(seed)
+            order = _sampling.Order(Own())
+            order.enter(3)
+            drawn.append(order.indices(range(24)))
+            order.enter(4)
+            self.assertNotEqual(order.indices(range(24)), drawn[-1])
+        self.assertEqual(drawn[0], drawn[1])
+        self.assertEqual(sorted(drawn[0]), list(range(24)))
+
+    def test_the_programs_random_numbers_go_on_as_if_nothing_had_been_drawn(self):
+        generator = torch.Generator().manual_seed(5)
+        for sampler in (Own(), WeightedRandomSampler([1.0] * 24, 24, generator=generator)):
+            with self.subTest(type(sampler).__name__):
+                before = torch.get_rng_state(), generator.get_state()
+                python = random.getstate()
+                order = _sampling.Order(sampler)
+                order.enter(0)
+                order.indices([0])
+                self.assertTrue(torch.equal(torch.get_rng_state(), before[0]))
+                self.assertTrue(torch.equal(generator.get_state(), before[1]))
+                self.assertEqual(random.getstate(), python)
+
+    def test_the_state_tells_whether_workers_drew_the_same(self):
+        one, same, other = _sampling.Order(Own()), _sampling.Order(Own()), _sampling.Order(Own(), seed=1)
+        for order in (one, same, other):
+            order.enter(0)
+        self.assertEqual(one.state_dict(), same.state_dict())
+        self.assertNotEqual(one.state_dict(), other.state_dict())
+
+    def test_another_number_of_samples_is_refused(self):
+        with self.assertRaisesRegex(ElasticError, "Own drew 23 samples for epoch 1 and announced 24"):
+            _sampling.Order(Own(changes=True)).enter(0)
+
+
+class Counting(unittest.TestCase):
+    def counted(self, **options):
+        loader = DataLoader(DATA, **options)
+        self.assertTrue(_sampling.can_be_counted(loader))
+        return _sampling.counted(loader)
+
+    def test_orders_that_the_run_makes_itself(self):
+        for words, is_shuffled, options in (("in their order", False, {"batch_size": 4}),
+                                            ("shuffled", True, {"batch_size": 4, "shuffle": True}),
+                                            ("shuffled", True, {"batch_size": 4, "sampler": DistributedSampler(DATA, 2, 0)}),
+                                            ("in their order", False,
+                                             {"batch_size": 4, "sampler": DistributedSampler(DATA, 2, 0, shuffle=False)})):
+            with self.subTest(words, options=options):
+                counted = self.counted(**options)
+                self.assertEqual((counted.words, counted.is_shuffled, counted.order, counted.size, counted.batch),
+                                 (words, is_shuffled, None, 24, 4))
+
+    def test_a_sampler_of_the_scripts_own_is_asked(self):
+        for sampler in (Own(), WeightedRandomSampler([1.0] * 24, 10), RandomSampler(DATA, replacement=True),
+                        RandomSampler(DATA, num_samples=8)):
+            with self.subTest(type(sampler).__name__):
+                counted = self.counted(batch_size=4, sampler=sampler)
+                self.assertEqual(counted.size, len(sampler))
+                self.assertIsNotNone(counted.order)
+                self.assertEqual(counted.words, f"as {type(sampler).__name__} draws them")
+
+    def test_a_batch_sampler_of_torchs_own_kind(self):
+        counted = self.counted(batch_sampler=BatchSampler(Own(), 6, drop_last=True))
+        self.assertEqual((counted.batch, counted.drop_last), (6, True))
+
+    def test_what_cannot_be_counted(self):
+        class Stream(IterableDataset):
+            def __iter__(self):
+                return iter(range(3))
+
+        class Batches:
+            def __iter__(self):
+                return iter([[0, 1], [2]])
+
+        for loader in (DataLoader(Stream()), DataLoader(DATA, batch_sampler=Batches()),
+                       DataLoader(DATA, sampler=OfOneRank(rank=1)), DataLoader(DATA, batch_size=None)):
+            self.assertFalse(_sampling.can_be_counted(loader))
+
+
+class Files(unittest.TestCase):
+    """Written while the worker is no member."""
+
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.old, self.new = (os.path.join(folder.name, name) for name in ("old", "new"))
+        with open(self.old, "w") as file:
+            file.write("of the others")
+        saved = {(module, name): getattr(module, name) for module, name in (
+            (_side_effects.builtins, "open"), (_side_effects.io, "open"), (torch, "save"), (os, "remove"), (os, "unlink"),
+            (os, "rename"), (os, "replace"), (_side_effects.shutil, "rmtree"), (_side_effects.shutil, "move"))}
+        for (module, name), value in saved.items():
+            self.addCleanup(setattr, module, name, value)
+        _side_effects.install()
+        self.began = mock.patch.object(_side_effects, "_began", time.time() + 60)
+        self.began.start()
+        self.addCleanup(self.began.stop)
+
+    def silent(self, is_silent):
+        return mock.patch.object(_side_effects, "is_silent", lambda: is_silent)
+
+    def text(self):
+        with open(self.old) as file:
+            return file.read()
+
+    def change(self):
+        with open(self.old, "w") as file:
+            file.write("changed")
+        torch.save({}, self.old)
+
+    def test_files_of_the_others_stay(self):
+        with self.silent(True):
+            self.change()
+            os.remove(self.old)
+            os.replace(self.old, self.new)
+        self.assertEqual(self.text(), "of the others")
+        self.assertFalse(os.path.exists(self.new))
+
+    def test_a_file_of_its_own_is_written(self):
+        with self.silent(True):
+            self.began.stop()
+            with open(self.new, "w") as file:
+                file.write("own")
+            self.began.start()
+        with open(self.new) as file:
+            self.assertEqual(file.read(), "own")
+
+    def test_a_member_writes_everything(self):
+        with self.silent(False):
+            self.change()
+        self.assertEqual(torch.load(self.old), {})
+
+
+class Prefetchers(unittest.TestCase):
+    def test_a_batch_is_taken_when_the_one_before_was_trained_on(self):
+        taken, trained = [], []
+
+        class Source:
+            def __iter__(self):
+                for number in range(4):
+                    taken.append(number)
+                    yield number
+
+        class Ahead:
+            """As timm's."""
+
+            def __init__(self, loader):
+                self.loader = loader
+
+            def __iter__(self):
+                last = None
+                for batch in self.loader:
+                    if last is not None:
+                        yield last * 10
+                    last = batch
+                yield last * 10
+
+        _prefetchers.take_one_at_a_time(Ahead)
+        for is_training, most in ((True, 0), (False, 1)):
+            with self.subTest(is_training), mock.patch.object(_prefetchers.script, "is_training", lambda loader: is_training):
+                taken.clear()
+                trained.clear()
+                for batch in Ahead(Source()):
+                    self.assertLessEqual(len(taken) - len(trained) - 1, most)
+                    trained.append(batch)
+                self.assertEqual(trained, [0, 10, 20, 30])
+
+
+class Commands(unittest.TestCase):
+    def test_options_of_the_interpreter_and_the_words_of_the_program(self):
+        for command, expected in {
+                "python3 train.py --lr 1": ([], ["train.py", "--lr", "1"]),
+                "python3 -u -X dev train.py -m x": (["-u", "-X", "dev"], ["train.py", "-m", "x"]),
+                "python3 -m package.train a": ([], ["-m", "package.train", "a"]),
+                "python3 -um package.train": (["-u"], ["-m", "package.train"]),
+                "python3 -Wignore -W error train.py": (["-Wignore", "-W", "error"], ["train.py"]),
+                "python3 -Xfrozen_modules=off train.py": (["-Xfrozen_modules=off"], ["train.py"]),
+        }.items():
+            with self.subTest(command):
+                self.assertEqual(split_command(command.split()), expected)
+
+    def test_programs_without_a_file(self):
+        for command in ("python3 -c pass", "python3 -uc pass", "python3 -", "python3", "python3 -u"):
+            with self.subTest(command):
+                self.assertIsNone(split_command(command.split()))
+
+
+if __name__ == "__main__":
+    unittest.main()
