@@ -59,6 +59,7 @@ class ElasticRun:
         self._size = 0 if dataset is None else len(dataset if order is None else order)
         batch = int(data["batch"]) // accumulation
         self._samples = self._loader.samples(range(min(batch, 0 if dataset is None else len(dataset))))  # for steps without own
+        self._whole = self._samples  # of a usual batch
         buffers = Buffers(model, local)
         buffers.find_running(dataset is not None and _trial.make_pass(model, self.stand_in(), warm_up))
         if not data["drop_last"] and not _trial.has_compiled():
