@@ -14,8 +14,8 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 ROOT = os.path.dirname(os.path.dirname(HERE))
 OBSERVER = os.path.join(HERE, "observer")
 ENTRY_POINT = "[torch.backends]\nelastictrain = elastictrain._torch_autoload:activate\n"
-END_S = 240  # of one start
-CHANGE_S = 90  # of one change of size, or of the replacement of a lost worker
+END_S = 480  # of one start
+CHANGE_S = 180  # of one change of size, or of the replacement of a lost worker
 SLOW_S, SLOWER_S, SLOWEST_S = 0.25, 1.0, 2.0  # pauses after a step while something is awaited
 POLL_S = 0.25
 
