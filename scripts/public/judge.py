@@ -171,12 +171,21 @@ class Reference:
                 "files": self.files, "problems": self.problems}
 
 
+def errors_of(text):
+    """The last lines of tracebacks."""
+    return [line for line in text.split("\n") if re.match(r"^(\[[^]]*\] )?[\w.]*(Error|Exception)\b", line)]
+
+
 def sentence(text):
-    """What elastictrain said last, or the last line of a traceback."""
+    """The last error, or what elastictrain said last."""
     lines = [found.group(1).strip() for found in REFUSALS.finditer(text)]
-    errors = [line for line in text.split("\n") if re.match(r"^(\[[^]]*\] )?[\w.]*(Error|Exception)\b", line)]
     said = [line for line in lines if not re.match(r"(worker|run|summary|started|in the worker)", line)]
-    return (errors[-1] if errors else said[-1] if said else text.strip().split("\n")[-1])[:400]
+    return (errors_of(text) or said or text.strip().split("\n"))[-1][:400]
+
+
+def is_refusal(text):
+    """Whether the last error, if there is one, is a sentence of elastictrain's."""
+    return all("ElasticError" in line or "SessionError" in line for line in errors_of(text)[-1:])
 
 
 def judge(start, reference, mode):
@@ -185,7 +194,7 @@ def judge(start, reference, mode):
     story = Story(records, start.pids_before)
     problems, details = [], {"command": " ".join(start.command), "status": start.status, "steps": len(story.steps),
                              "notes": start.notes + start.size_notes, "last_loss": story.last_loss()}
-    if start.status != 0 and len(story.steps) <= 1:  # a worker makes one pass before it is a member
+    if start.status != 0 and len(story.steps) <= 1 and is_refusal(start.text):  # one pass before membership
         return f"refused before training: {sentence(start.text)}", details
     if start.status != 0:
         problems.append(f"ended with status {start.status}: {sentence(start.text)}")
