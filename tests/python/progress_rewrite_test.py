@@ -12,7 +12,7 @@ import progress_python
 
 progress_python.find_package()
 
-from elastictrain.torch.progress import _hook, _loops, _rewrite  # noqa: E402
+from elastictrain.torch.progress import _frames, _hook, _loops, _rewrite  # noqa: E402
 
 PROGRAMS = {
     "loops": """
@@ -258,6 +258,19 @@ class Places(unittest.TestCase):
         self.assertIsInstance(loop, _loops.Loop)
         loop.place_at(iter([10]))
         self.assertEqual([names["first"], *names["g"]], [0, 20])
+
+    @unittest.skipIf(sys.version_info < (3, 12), "its comprehensions are functions")
+    def test_the_loops_around_a_call_are_known_as_rewritten_ones(self):
+        """Where an interpreter compiles comprehensions into their function, other loops there are refused."""
+        source = "for a in range(2):\n    for b, c in enumerate([1]): call()\nd = [call() for e in [1]]\n"
+        made, unknown = _rewrite.rewritten(source, "loops.py"), []
+
+        def call():
+            frame = sys._getframe(1)
+            unknown.append(bool(set(_frames._open_loops(frame.f_code, frame.f_lasti)) - made.notes.loops))
+
+        exec(made.code, {**vars(_loops), "call": call})
+        self.assertEqual(unknown, [False, False, True], "two turns of the loop, and the comprehension")
 
     def test_operands_do_not_wait_on_the_stack(self):
         names = {}

@@ -26,7 +26,7 @@ class Notes(NamedTuple):
     waiting: Set[Position]  # calls that run while a value waits on the evaluation stack
     lazily_driven: List[Tuple[int, int]]  # calls such as sum(map(…))
     drivers: Set[Position]  # calls of DRIVERS
-    loops: Set[Tuple[int, int]]  # line and column of what each rewritten `for` iterates over
+    loops: Set[Tuple[int, int]]  # line and column of each rewritten `for`, and of what it iterates over
 
 
 class Rewritten(NamedTuple):
@@ -167,7 +167,8 @@ class _Rewriter(ast.NodeTransformer):
 
     def visit_For(self, node: ast.For) -> ast.AST:
         self.generic_visit(node)
-        self.loops.add((node.iter.lineno, node.iter.col_offset))
+        # An interpreter gives a loop's instruction the place of one of them.
+        self.loops |= {(node.lineno, node.col_offset), (node.iter.lineno, node.iter.col_offset)}
         node.iter = self._marked(node.iter, node.lineno, "__et_mark__")
         return node
 
