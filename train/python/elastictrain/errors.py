@@ -11,7 +11,3 @@ class SessionError(ElasticError):
 
 class Interrupted(ElasticError):
     """A call outside of a step was interrupted by a change of the membership. Ask for the next batch, then repeat it."""
-
-
-class Unequal(RuntimeError):
-    """A value that must be equal on all workers is not."""

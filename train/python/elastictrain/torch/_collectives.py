@@ -51,7 +51,11 @@ def plane(what: str) -> Any:
     if script.is_apart:
         return _exchange.Alone(script.rank, script.world_size)
     run = script.run
-    return run.plane() if run is not None and run.is_started else _before_training()
+    if run is None or not run.is_started:
+        return _before_training()
+    if what == "all_gather":
+        run.note_lists(what)
+    return run.plane()
 
 
 def _before_training() -> Board:

@@ -10,7 +10,6 @@ from typing import Any, Callable, Dict, Iterable, List, Optional, Sequence, Tupl
 import torch
 
 from ._order import Order
-from ..errors import Unequal
 from ..session import Session
 
 BUCKET_BYTES = 25 << 20
@@ -180,14 +179,6 @@ class Gradients:
             submit(self._session, self._buckets[self._next].flat)
             self._next += 1
 
-    def _agreed(self) -> Any:
-        """Where workers differ, those that came last leave, and the sums are made again without them."""
-        while True:
-            try:
-                return self.after_end()
-            except Unequal as difference:
-                self._session.disagree(str(difference))
-
     def end(self) -> None:
         """At the end of the backward pass, on the thread that called it: waits for all sums."""
         self._fill(bucket for bucket in self._buckets if bucket.missing)
@@ -195,7 +186,7 @@ class Gradients:
         self.before_end()
         self._session.wait_all_reduce()
         self.reduced = True
-        used = self._agreed()
+        used = self.after_end()
         if used is not None:
             self._hand_out(used)
             self._order.settle()

@@ -31,6 +31,11 @@ def is_starter() -> bool:
     return os.environ.get("ELASTICTRAIN_GENERATION", "0") == "0" or os.environ.get("ELASTICTRAIN_RESUME") == "1"
 
 
+def life_of(session: Session) -> str:
+    """The name of the present life of the run, which its first worker gave it."""
+    return (session.board_get(LIFE) or b"").decode().partition(" ")[0]
+
+
 class Board:
     """The workers that start; for one that joins later, what they exchanged. Thread: one at a time. `apart`: the name of other
     exchanges than those of the training thread, whose workers all are there."""
@@ -54,8 +59,7 @@ class Board:
         present, size = self._await_first(life if self.takes_part else None)
         self.takes_part = self.takes_part and size == self.world_size
         if not self.takes_part:
-            self.rank = max(1, min(self.rank, size - 1))
-            self.world_size = max(size, self.rank + 1)
+            self.rank, self.world_size = max(1, min(self.rank, size - 1)), size
         return present
 
     def _await_first(self, life: Optional[str]) -> Tuple[str, int]:

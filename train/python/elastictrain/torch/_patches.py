@@ -154,6 +154,8 @@ def _follow_membership() -> None:
     @functools.wraps(construct)
     def constructed(self: Any, dataset: Any, num_replicas: Any = None, rank: Any = None, *rest: Any, **named: Any) -> None:
         self._is_elastic = num_replicas is None and rank is None
+        if self._is_elastic and script.is_initialized:
+            num_replicas, rank = script.world_size, min(script.rank, script.world_size - 1)
         construct(self, dataset, num_replicas, rank, *rest, **named)
 
     def divided(self: Any) -> Any:

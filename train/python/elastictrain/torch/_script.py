@@ -20,7 +20,7 @@ from torch.utils.data import DataLoader
 from . import _elastic, _loader, _sampling
 from ._group_board import is_starter
 from ._script_run import Epoch, ScriptRun
-from ._takeover import Agreement, Takeover
+from ._takeover import Takeover
 from ..errors import ElasticError
 from ..session import Session
 
@@ -259,8 +259,6 @@ class Script:
         optimizers = self._optimizers()
         state = {f"{kind}{number}": thing for kind in ("scheduler", "scaler", "average")
                  for number, thing in enumerate(thing for thing in self.found[kind] if _belongs(thing, optimizers))}
-        agreement = Agreement()
-        state["script"] = agreement
         self._is_making = True
         for watch in getattr(self.model, "watches", ()):
             watch.remove()
@@ -271,12 +269,12 @@ class Script:
         self._finish_with_process()
         if not self.has_adapter:
             run.takeover = Takeover(run.session, [self.model, *optimizers, *state.values(), run], list(self.model.parameters()),
-                                    agreement, run.extras)
+                                    run.extras)
         return run
 
     def _say(self, run: ScriptRun, data: str) -> None:
         """What is done with the script, once; `status` shows it too."""
-        makes = ", ".join(type(thing).__name__ for thing in [self.model.module, *run.trained_by] if not isinstance(thing, Agreement))
+        makes = ", ".join(type(thing).__name__ for thing in [self.model.module, *run.trained_by])
         joins = ("takes over the loops and variables of the others, and repeats nothing" if run.takeover is not None else
                  "begins with the present epoch")
         run.notes = {"averaged": makes, "data": data, "new_worker": joins}

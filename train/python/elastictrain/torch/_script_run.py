@@ -178,6 +178,14 @@ class ScriptRun(ElasticRun):
         self._settle()
         return self._aside if self._aside.is_open else self._plane
 
+    def note_lists(self, what: str) -> None:
+        """A collective into a list of tensors, one for each worker. In the middle of a pass a script has made that list for the
+        workers that it began with, as losses over the batches of all workers do."""
+        in_pass = self._is_taken and not self._gradients.reduced and torch.is_grad_enabled()
+        if in_pass and self.takeover is not None and not self.takeover.obstacle:
+            self.takeover.obstacle = (f"its forward pass calls torch.distributed.{what}() with a list of as many tensors as there are "
+                                      "workers")
+
     def gather(self, part: bytes) -> List[bytes]:
         """The parts of all workers, by rank."""
         parts: List[bytes] = self.plane().gather_bytes(part)
@@ -248,11 +256,6 @@ class ScriptRun(ElasticRun):
     def _before_commit(self) -> None:
         self._may_be_joined = "change" in self.session.boundary()
         self._aside.announce(self.steps_in_epoch, self._settles if self.takeover is None else self._may_be_joined)
-
-    def _send_companion(self) -> None:
-        if self.takeover is not None:
-            self.takeover.compare()
-        super()._send_companion()
 
     def _after_join(self, batch: Batch) -> None:
         self.steps_in_epoch = 0 if batch.first_of_epoch else self._aside.announced_steps()

@@ -7,13 +7,14 @@ update of that step members of low rank put their records on the board, and the 
 resumes does the same with the record of its checkpoint, whose update is part of the state.
 """
 
+import contextlib
 import sys
 import time
 from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
 
 import torch
 
-from ._group_board import is_starter
+from ._group_board import is_starter, life_of
 from .progress import Progress, RecordError
 from ..errors import ElasticError
 from ..session import Session
@@ -21,32 +22,19 @@ from ..session import Session
 ATTACHMENT = "progress"
 DONORS = 2  # ranks that give their records
 COMPARED = 4  # ranks that tell which of their values are equal
-COMPARISONS = 2  # steps after a change in which all workers compare what must be equal
 REFRESH_S = 10.0  # from one record for those that are still to come to the next
 LARGEST_SHARE = 0.002  # of the time that these may cost
 TIMEOUT_S = 60.0
 _RECORD, _NONE = b"R", b"N"  # the first byte on the board; a reason follows the second
-
-
-class Agreement:
-    """What of a script's progress is compared among all workers, as a part of their small state."""
-
-    def __init__(self) -> None:
-        self.text = ""
-
-    def state_dict(self) -> Dict[str, str]:
-        return {"script": self.text}
-
-    def load_state_dict(self, state: Dict[str, str]) -> None:
-        self.text = state["script"]
+FIXED = "this script trains at a fixed size, and a run of it cannot be resumed: "
 
 
 class Takeover:
     """Thread: the training thread. `extras`: reads and replaces values of the run's own that belong to the script's progress."""
 
-    def __init__(self, session: Session, exclude: Sequence[Any], parameters: Sequence[torch.Tensor], agreement: Agreement,
+    def __init__(self, session: Session, exclude: Sequence[Any], parameters: Sequence[torch.Tensor],
                  extras: Tuple[Callable[[], Any], Callable[[Any], None]]) -> None:
-        self._session, self._parameters, self._agreement, self._extras = session, list(parameters), agreement, extras
+        self._session, self._parameters, self._extras = session, list(parameters), extras
         self._progress = Progress(exclude)
         self.is_rehearsing = False  # before this worker takes part in a step
         self.has_rehearsed = False
@@ -56,7 +44,9 @@ class Takeover:
         self._keys: List[str] = []  # of its values on the board
         self._published, self._cost_s = float("-inf"), 0.0
         self._signature = b""
-        self._comparisons = 0  # that are still to be made
+        self.obstacle = ""  # why nobody can join
+        self._known_life = ""
+        self._is_told = False
 
     def comes_later(self) -> bool:
         """Whether the others train already, or are about to; then this worker rehearses first."""
@@ -100,14 +90,9 @@ class Takeover:
         if is_changed or self._takes:
             self._meet(step)
         if self._session.rank == 0 and "checkpoint" in self._session.boundary():
-            self._session.attach(ATTACHMENT, self._record(step))
+            self._attach(step)
         if self._session.rank < DONORS:
             self._publish(step)
-
-    def compare(self) -> None:
-        """When the last backward pass of a step has ended."""
-        self._agreement.text = self._progress.shared_hash().hex() if self._comparisons and not self._takes else ""
-        self._comparisons -= self._comparisons > 0
 
     # --- Its own progress
 
@@ -119,25 +104,34 @@ class Takeover:
         return self._progress.record(step, self._extras[0]())
 
     def _put(self, key: str, make: Callable[[], bytes]) -> None:
-        try:
-            value = _RECORD + make()
-        except RecordError as error:
-            value = _NONE + str(error).encode()
+        value = _NONE + self.obstacle.encode()
+        if not self.obstacle:
+            try:
+                value = _RECORD + make()
+            except RecordError as error:
+                value = _NONE + str(error).encode()
         self._session.board_put(key, value)
+        if value[:1] == _NONE and not self._is_told:
+            self._is_told = True
+            print(f"elastictrain: {FIXED}{value[1:].decode()}", file=sys.stderr, flush=True)
+
+    def _attach(self, step: int) -> None:
+        with contextlib.suppress(RecordError):  # which was said when the first one was published
+            self._session.attach(ATTACHMENT, self._record(step))
 
     def _publish(self, step: int) -> None:
         """For those that are still to come: where the script makes its updates, and what they would take over."""
         signature, now = self._progress.signature(), time.monotonic()
         is_due = now - self._published > max(REFRESH_S, self._cost_s / LARGEST_SHARE)
         if is_due or signature != self._signature:
-            self._put(_role_key(int(self._session.rank)), lambda: self._record(step))
+            self._put(self._role_key(int(self._session.rank)), lambda: self._record(step))
             self._signature, self._published, self._cost_s = signature, time.monotonic(), time.monotonic() - now
 
     # --- That of the others
 
     def _check(self) -> None:
         """Declines with a sentence where this worker could not go on."""
-        value = self._session.board_get(_role_key(1)) or self._session.board_get(_role_key(0), TIMEOUT_S)
+        value = self._session.board_get(self._role_key(1)) or self._session.board_get(self._role_key(0), TIMEOUT_S)
         if value is None:
             problems = [f"no member has said how far its script is, within {TIMEOUT_S:.0f} s"]
         elif value[:1] == _NONE:
@@ -145,25 +139,24 @@ class Takeover:
         else:
             problems = self._progress.check(value[1:])
         if problems:
-            raise ElasticError(f"could not join: {problems[0]}")  # DEV decline
+            raise ElasticError(f"could not join: {problems[0]}")
 
     def _meet(self, step: int) -> None:
         """Members and new workers, in the first step in which they are together."""
-        own, keys = int(self._session.rank), self._keys
-        self._keys = [f"script/{step}/{kind}{own}" for kind in "tr"]
-        if own < COMPARED:
-            self._put(self._keys[0], self._progress.table) if not self._takes else self._session.board_put(self._keys[0], _NONE)
-        if own < DONORS:
-            self._put(self._keys[1], lambda: self._record(step)) if not self._takes else \
-                self._session.board_put(self._keys[1], _NONE)
+        own, keys, is_new = int(self._session.rank), self._keys, self._takes
+        self._keys = [self._step_key(step, kind, own) for kind in "tr"]
+        for key, is_asked_for, make in ((self._keys[0], own < COMPARED, self._progress.table),
+                                        (self._keys[1], own < DONORS, lambda: self._record(step))):
+            if is_asked_for and is_new:
+                self._session.board_put(key, _NONE)
+            elif is_asked_for:
+                self._put(key, make)
         for key in keys:
             self._session.board_put(key, b"")
-        tables = self._values(step, "t", range(min(COMPARED, int(self._session.world_size))))
-        if self._takes:
+        if is_new:
             self._takes = False
+            tables = self._values(step, "t", range(min(COMPARED, int(self._session.world_size))))
             self._apply(self._donated(step, own), tables)
-        self._progress.watch(tables)
-        self._comparisons = COMPARISONS
 
     def _donated(self, step: int, own: int) -> bytes:
         """Of a member in a like role, if there is one."""
@@ -175,7 +168,7 @@ class Takeover:
         raise ElasticError(f"could not join: no member has said how far its script is in step {step}")
 
     def _values(self, step: int, kind: str, ranks: Sequence[int]) -> List[bytes]:
-        values = (self._session.board_get(f"script/{step}/{kind}{rank}", TIMEOUT_S) for rank in ranks)
+        values = (self._session.board_get(self._step_key(step, kind, rank), TIMEOUT_S) for rank in ranks)
         return [value[1:] for value in values if value is not None and value[:1] == _RECORD]
 
     def _apply(self, record: bytes, tables: List[bytes]) -> None:
@@ -185,6 +178,14 @@ class Takeover:
             raise ElasticError(f"could not go on where the others are: {error}") from None
         print(f"elastictrain: this worker {report}", file=sys.stderr, flush=True)
 
+    # --- Keys on the board
 
-def _role_key(rank: int) -> str:
-    return "script/first" if rank == 0 else "script/other"
+    def _step_key(self, step: int, kind: str, rank: int) -> str:
+        return f"script/{self._life()}/{step}/{kind}{rank}"
+
+    def _role_key(self, rank: int) -> str:
+        return f"script/{self._life()}/{'first' if rank == 0 else 'other'}"
+
+    def _life(self) -> str:
+        self._known_life = self._known_life or life_of(self._session)
+        return self._known_life
