@@ -15,6 +15,7 @@ from ..errors import ElasticError
 def install() -> None:
     after_import("accelerate.state", _change_state)
     after_import("accelerate.data_loader", _change_loaders)
+    after_import("accelerate.optimizer", _note_optimizers)
     after_import("accelerate.utils.operations", _change_operations)
 
 
@@ -40,6 +41,18 @@ def _change_state(module: Any) -> None:
 def _live(value: Callable[[], int]) -> property:
     """What accelerate sets once is not kept."""
     return property(lambda self: value(), lambda self, _: None)
+
+
+def _note_optimizers(module: Any) -> None:
+    """What accelerate puts around an optimizer has its state, which a new worker gets with the model's."""
+    construct = module.AcceleratedOptimizer.__init__
+
+    @functools.wraps(construct)
+    def constructed(self: Any, *arguments: Any, **named: Any) -> None:
+        construct(self, *arguments, **named)
+        script.found["wrapper"].append(self)
+
+    module.AcceleratedOptimizer.__init__ = constructed
 
 
 # --- Loaders

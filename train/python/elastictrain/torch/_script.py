@@ -42,7 +42,7 @@ class Script:
         self.state: Dict[str, Any] = {}  # of a framework around the script
         self.accumulation = int(os.environ.get("ELASTICTRAIN_ACCUMULATION", "1"))
         self.found: Dict[str, List[Any]] = {"optimizer": [], "scheduler": [], "scaler": [], "average": [],
-                                            "loader": []}
+                                            "loader": [], "wrapper": []}
         self.run: Optional[ScriptRun] = None
         self.has_adapter = False  # of a framework that knows how far the script is
         self.thread = threading.get_ident()
@@ -268,8 +268,8 @@ class Script:
         assert isinstance(run, ScriptRun)
         self._finish_with_process()
         if not self.has_adapter:
-            run.takeover = Takeover(run.session, [self.model, *optimizers, *state.values(), run], list(self.model.parameters()),
-                                    run.extras)
+            known = [self.model, *optimizers, *self.found["wrapper"], *state.values(), run]
+            run.takeover = Takeover(run.session, known, list(self.model.parameters()), run.extras)
         return run
 
     def _say(self, run: ScriptRun, data: str) -> None:

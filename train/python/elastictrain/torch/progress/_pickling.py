@@ -4,6 +4,7 @@ import hashlib
 import io
 import pickle
 import struct
+import weakref
 from typing import Any, Callable, Optional
 
 import torch
@@ -37,6 +38,8 @@ class Pickler(pickle.Pickler):
             arguments = (_values.bytes_of(value), str(value.dtype)[6:], tuple(value.shape), value.device.type,
                          value.requires_grad and value.is_leaf)
             return (_parameter_from if is_parameter else _values.tensor_from), arguments
+        if type(value) is weakref.ReferenceType and self._path_of(value()) is not None:
+            return weakref.ref, (value(),)
         return NotImplemented
 
 
