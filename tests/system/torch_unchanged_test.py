@@ -100,7 +100,10 @@ class OwnData(Changed):
         self.averages("stateful", (2, 3))
 
     def test_a_model_that_is_never_averaged_is_an_error_at_the_end(self):
-        self.refuses("torch_own_data.py", "own-update", "whose gradients were never averaged", NEVER_AVERAGED)
+        self.refuses("torch_own_data.py", "own-gradients", "updated it with gradients that were never averaged", NEVER_AVERAGED)
+
+    def test_updates_without_an_optimizer_are_refused(self):
+        self.refuses("torch_own_data.py", "own-update", "the gradients of this backward pass would not be averaged")
 
     def test_a_loop_that_cannot_be_set_lets_nobody_join(self):
         self.trains_on_without("torch_own_data.py", "comprehension", "could not join: ")
