@@ -139,8 +139,9 @@ def main():
         if not os.path.isdir(os.path.join(repository, case.folder)):
             print(f"{case.name:18} skipped: no {repository}", flush=True)
             continue
-        cells = one_case(tools, case, options.modes.split(","), options.seeds, options.reuse or options.judge_again,
-                         options.judge_again)
+        with tools.alone_with(case):
+            cells = one_case(tools, case, options.modes.split(","), options.seeds, options.reuse or options.judge_again,
+                             options.judge_again)
         results[case.name] = {"repository": case.repository, "commit": commit_of(repository),
                               "cells": {mode: {"verdict": verdict, **details} for mode, (verdict, details) in cells.items()}}
         if options.json:

@@ -132,8 +132,11 @@ def contents(start, paths):
         return {}
     environment = {**start.environment, "PUBLIC_NO_GPU": "0"}
     environment.pop("PUBLIC_WATCH")
-    done = subprocess.run([start.tools.python, "-c", PROBE, *paths], cwd=start.folder, env=environment, capture_output=True,
-                          text=True, timeout=120)
+    try:
+        done = subprocess.run([start.tools.python, "-c", PROBE, *paths], cwd=start.folder, env=environment,
+                              capture_output=True, text=True, timeout=300)
+    except subprocess.TimeoutExpired:
+        return {path: "not read within 300 s" for path in paths}
     return json.loads(done.stdout.strip().split("\n")[-1]) if done.returncode == 0 else {"": done.stderr[-300:]}
 
 

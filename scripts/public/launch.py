@@ -1,5 +1,7 @@
 """Starts a script under torchrun or elastictrain, watches its folder, and takes it through changes, losses, stop and resume."""
 
+import contextlib
+import fcntl
 import fnmatch
 import json
 import os
@@ -88,6 +90,16 @@ class Tools:
         with open(os.path.join(information, "entry_points.txt"), "w") as file:
             file.write(ENTRY_POINT)
         self.site = os.path.dirname(information)
+
+    @contextlib.contextmanager
+    def alone_with(self, case):
+        """Two commands with one --work would end each other's processes."""
+        with open(os.path.join(self.work, f"{case.name}.lock"), "w") as file:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except OSError:
+                raise SystemExit(f"another command runs {case.name} in {self.work}") from None
+            yield
 
 
 class Start:
