@@ -17,7 +17,7 @@ CASE = os.environ["ET_CASE"]
 SAVED = os.environ["ET_SAVED"]
 
 
-def train(model, optimizer, loader):
+def train(model, optimizer, scheduler, loader):
     for samples, in loader:
         optimizer.zero_grad()
         model(samples).mean().backward()
@@ -25,6 +25,7 @@ def train(model, optimizer, loader):
         if gradient.any():
             gradient.div_(gradient.abs()[gradient != 0].min()).round_()
         optimizer.step()
+        scheduler.step()
         time.sleep(0.04)
 
 
@@ -34,13 +35,15 @@ def main():
     data = TensorDataset(torch.arange(SAMPLES))
     model = DDP(Counts())
     optimizer = torch.optim.SGD(model.parameters(), lr=1.0)
+    scheduler = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda _: 1.0)
     loader = DataLoader(data, batch_size=32, sampler=DistributedSampler(data))
     for epoch in range(int(os.environ.get("ET_EPOCHS", "8"))):
         loader.sampler.set_epoch(epoch)
-        train(model, optimizer, loader)
+        train(model, optimizer, scheduler, loader)
         if (rank if CASE == "per-epoch" else local_rank) == 0:
             torch.save(model.module.state_dict(), f"{SAVED}-{epoch}.pt" if CASE == "per-epoch" else SAVED)
             counts = model.module.counts.detach()
+            print(f"the rate has changed {scheduler.last_epoch} times in {epoch + 1} epochs", flush=True)
             print(f"process {os.getpid()} saved epoch {epoch} with {int(counts.min())} to {int(counts.max())}", flush=True)
     dist.destroy_process_group()
 

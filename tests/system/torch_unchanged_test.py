@@ -183,6 +183,8 @@ class Saving(Changed):
             self.assertEqual({name: after[name] for name in before}, before)
             self.assertEqual(sorted(after), [f"saved-{epoch}.pt" for epoch in range(8)])
             self.assert_saved_once(run, range(8))
+            changes = re.findall(r"the rate has changed (\d+) times in (\d+) epochs", run.text())
+            self.assertEqual({int(times) % int(epochs) for times, epochs in changes}, {0}, f"as often in each epoch: {changes}")
 
     def files(self):
         """Their contents and times."""

@@ -5,7 +5,7 @@ workers if the values are, and that fit into a fixed size.
 import base64
 import collections
 import json
-from typing import Any, Callable, Dict, Tuple
+from typing import Any, Callable, Dict, Sequence, Tuple
 
 import torch
 
@@ -42,11 +42,12 @@ class PythonState:
                 raise TypeError(f"state '{name}': {error}") from None
         return json.dumps(parts, sort_keys=True, separators=(",", ":")).encode()
 
-    def decode(self, text: bytes) -> None:
-        """Gives every source its value."""
+    def decode(self, text: bytes, leave: Sequence[str] = ()) -> None:
+        """Gives every source its value, but for some."""
         values = json.loads(text)
         for name, (_, write) in self._sources.items():
-            write(_decoded(values[name]))
+            if name not in leave:
+                write(_decoded(values[name]))
 
 
 def _replace(held: Dict[Any, Any], new: Dict[Any, Any]) -> None:

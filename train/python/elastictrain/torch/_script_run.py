@@ -111,10 +111,13 @@ class ScriptRun(ElasticRun):
     def extras(self) -> Tuple[Any, Any]:
         """Reads and replaces what of a script's progress the run itself holds."""
         def read() -> Any:
-            return {"loop_epoch": self.loop_epoch}
+            return {"loop_epoch": self.loop_epoch, "small": self._state.small_values()}
 
         def write(values: Any) -> None:
             self.loop_epoch = values["loop_epoch"]
+            if self.takeover is not None and self.takeover.is_rehearsing:
+                # The state is that behind the step. The script does once more what follows the update, a scheduler's step too.
+                self._state.go_back_to(values["small"], leave=("progress",))
 
         return read, write
 

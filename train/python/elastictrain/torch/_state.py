@@ -63,6 +63,14 @@ class State:
             self._python.decode(text)
             self._loaded = text
 
+    def small_values(self) -> bytes:
+        """The present ones: learning rates, schedulers and the like."""
+        return self._python.encode()
+
+    def go_back_to(self, small_values: bytes, leave: Sequence[str]) -> None:
+        """Gives the program's objects what they held earlier in the step, but for some by name."""
+        self._python.decode(small_values, leave)
+
     # --- The bytes that travel with a step
 
     @property
