@@ -237,10 +237,10 @@ class BeforeTraining(unittest.TestCase):
             board = self.joiner(rank, world_size=6)
             self.assertEqual((board.rank, board.world_size, board.gather_bytes(b"own")), (role, 3, [b"0", b"1", b"2"]))
 
-    def test_where_one_began_alone_a_value_of_its_own_stands_for_the_second(self):
+    def test_where_one_began_alone_its_number_is_that_of_the_start(self):
         self.run_all(lambda board: board.gather_bytes(b"0"), world_size=1)
         board = self.joiner()
-        self.assertEqual((board.rank, board.world_size, board.gather_bytes(b"own")), (1, 2, [b"0", b"own"]))
+        self.assertEqual((board.rank, board.world_size, board.gather_bytes(b"own")), (1, 1, [b"0"]))
 
     def test_one_that_starts_again_in_the_place_of_one_that_ended_goes_on(self):
         self.run_all(lambda board: board.barrier())

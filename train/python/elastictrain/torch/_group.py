@@ -348,7 +348,9 @@ def _write(tensor: torch.Tensor, values: torch.Tensor) -> None:
         tensor.detach().copy_(values.reshape(tensor.shape))
 
 
-def _write_each(outputs: Sequence[torch.Tensor], rows: Tensors) -> None:
+def _write_each(outputs: Tensors, rows: Tensors) -> None:
+    """A list that was made before a worker was lost becomes shorter."""
+    del outputs[len(rows):]
     if len(outputs) != len(rows):
         raise ElasticError(f"a list of {len(outputs)} tensors for the values of {len(rows)} workers; make it as long as "
                            "torch.distributed.get_world_size() says at that moment")

@@ -77,9 +77,8 @@ class Board:
     # --- As a plane
 
     def gather_bytes(self, part: bytes, what: str = "all_gather_object") -> List[bytes]:
-        """Of as many workers as there are for this one: where those that began were fewer, its own stands for the others'."""
-        parts = self._parts(part, what)
-        return [*parts[:self.world_size], *[part] * (self.world_size - len(parts))]
+        """Of those with which the training begins, by rank."""
+        return self._parts(part, what)
 
     def _parts(self, part: bytes, what: str) -> List[bytes]:
         key = self._next()
