@@ -1,5 +1,6 @@
 #include "tests/simulation/scenario.h"
 
+#include <algorithm>
 #include <csignal>
 #include <utility>
 
@@ -171,6 +172,11 @@ bool Scenario::ends_by_budget() const {
   return world_->setup.settings.failures.max_crashes == 0 && status() != core::kStatusUnavailable;
 }
 
+// By a notice or a drain; hosts that were lost before may not be counted on.
+bool Scenario::hosts_go_away() const {
+  return std::ranges::any_of(world_->hosts, [](const auto& host) { return host->away; });
+}
+
 bool Scenario::status_is_explained() const {
   const int status = this->status();
   const bool trained = world_->oracle.surviving_steps() > 0;
@@ -181,6 +187,7 @@ bool Scenario::status_is_explained() const {
   const core::RunSettings& settings = world_->setup.settings;
   if (settings.leased && settings.has_checkpoints && status == 75) return true;  // suspended
   if (below_min_ends_ && (status == 69 || status == 75)) return true;
+  if (settings.has_checkpoints && status == 75 && hosts_go_away()) return true;
   return crashed_by_itself_ && ((status >= 1 && status <= 3) || status == 128 + SIGSEGV);
 }
 

@@ -80,6 +80,7 @@ class Scenario {
 
   void check_end();
   bool status_is_explained() const;
+  bool hosts_go_away() const;
   bool ends_by_budget() const;
   bool accounts_may_be_lost() const;
   int status() const;
