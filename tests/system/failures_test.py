@@ -243,7 +243,10 @@ class DiskFull(Case):
             run.wait_more_steps(20)
             whole = [name for name in os.listdir(checkpoints) if name.endswith(".safetensors")]
             self.assertEqual(len(whole), 1, "the first one stays")
-            self.assert_ends_clean(run)
+            run.do("stop", run.name)
+            self.assertEqual(run.wait(), 74, "the last state is on no disk")
+            run.wait_no_processes()
+            self.assert_audit_clean(run)
 
 
 if __name__ == "__main__":

@@ -84,7 +84,7 @@ class EveryHost(Case):
         with tempfile.TemporaryDirectory() as directory:
             hosts = HostList(self, "localhost:1")
             config = self.config(directory, hosts.section())
-            config["trainer"] = synthetic(startup_delay_ms=3000)
+            config["trainer"] = synthetic(startup_delay_ms=8000)
             with Run(config) as run:
                 run.wait_size(1)
                 run.wait_more_steps(5)
