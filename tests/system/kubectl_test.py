@@ -47,8 +47,10 @@ def read(path):
         return json.load(file)
 
 def save(job):
-    with open(os.path.join(PODS, job["name"] + ".json"), "w") as file:
+    path = os.path.join(PODS, job["name"] + ".json")
+    with open(path + ".part", "w") as file:
         json.dump(job, file)
+    os.replace(path + ".part", path)  # others read it meanwhile
 
 def start(job):
     pod = job["manifest"]["spec"]["template"]["spec"]["containers"][0]
