@@ -126,6 +126,7 @@ Status Supervisor::Impl::look_back() {
     resumed_->workers.clear();
     resumed_->finished.clear();  // what they had is lost where no checkpoint holds it
     resumed_->unsettled = true;
+    resumed_->refused.reset();
     resumed_->lease.slots = 0;
     resumed_->target = options_.cluster == nullptr ? options_.settings.start_workers : options_.settings.max_workers;
     resumed_->target_reason = "the size to start with";

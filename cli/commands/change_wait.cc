@@ -36,7 +36,10 @@ struct Changed {
 };
 
 bool is_settled(const nlohmann::json& status) {
-  return status.value("phase", "") == "running" && status.value("world_size", 0) == status.value("target_size", -1);
+  // Whoever comes may still turn out to be somebody who cannot stay.
+  const bool all_have_trained = status.value("new_members", 0) == 0;
+  const bool has_its_size = status.value("world_size", 0) == status.value("target_size", -1);
+  return status.value("phase", "") == "running" && has_its_size && all_have_trained;
 }
 
 std::set<int> members_of(const nlohmann::json& status) {

@@ -22,6 +22,9 @@ std::size_t kept_cost(const WorkerUp& message) {
   if (const auto* note = std::get_if<WorkerNote>(&message)) {
     return kMessageOverheadBytes + note->key.size() + note->value.size();
   }
+  if (const auto* declines = std::get_if<WorkerDeclines>(&message)) {
+    return kMessageOverheadBytes + declines->reason.size();
+  }
   if (const auto* audit = std::get_if<WorkerAudit>(&message)) {
     return kMessageOverheadBytes + audit->steps.size() * sizeof(AuditStep);
   }

@@ -168,6 +168,8 @@ std::string status_answer(const RunFigures& figures, const StatusFacts& facts) {
   object.number("generation", view.generation);
   object.number("world_size", view.world_size);
   object.number("target_size", view.target_size);
+  object.number("new_members", view.new_members);
+  if (!view.grow_refused.empty()) object.text("grow_refused", view.grow_refused);
   object.raw("held", view.held ? "true" : "false");
   object.raw("held_left_ms", view.held_left_ms ? std::to_string(*view.held_left_ms) : "null");
   object.number("batch_per_worker", view.batch.per_worker);

@@ -9,6 +9,7 @@
 #include "supervisor/core/hang_judge.h"
 #include "supervisor/core/host_list.h"
 #include "supervisor/core/links.h"
+#include "supervisor/core/newcomer_judge.h"
 #include "supervisor/core/outbox.h"
 #include "supervisor/core/plain_restart.h"
 #include "supervisor/core/run_end.h"
@@ -21,7 +22,7 @@ namespace elastictrain::core {
 
 AgentWatch::AgentWatch(const RunSettings& settings, Roster& roster, Outbox& out, Startup& startup, RunEnd& end,
                        HangDetector& hangs, WorkerControl& workers, FailureJudge& judge, HangJudge& hang_judge,
-                       Ending& ending, HostList& hosts, Links& links, PlainRestart& plain)
+                       Ending& ending, HostList& hosts, Links& links, PlainRestart& plain, NewcomerJudge& newcomers)
     : settings_(settings),
       roster_(roster),
       out_(out),
@@ -35,6 +36,7 @@ AgentWatch::AgentWatch(const RunSettings& settings, Roster& roster, Outbox& out,
       hosts_(hosts),
       links_(links),
       plain_(plain),
+      newcomers_(newcomers),
       detector_(settings.suspect, settings.dead) {}
 
 void AgentWatch::on(const AgentConnected& event) {
@@ -73,6 +75,7 @@ void AgentWatch::on(const AgentReported& event) {
     if (sample.heartbeat.sequence < worker->heartbeat.sequence) continue;
     worker->take(sample.heartbeat);
     judge_.note_progress(sample.heartbeat);
+    newcomers_.take(sample.worker, sample.heartbeat);
     for (const HangFinding& finding : hangs_.on_sample(sample, out_.now())) hang_judge_.act_on(finding);
   }
 }

@@ -18,6 +18,7 @@ class HangDetector;
 class HangJudge;
 class HostList;
 class Links;
+class NewcomerJudge;
 class Outbox;
 class PlainRestart;
 struct RunEnd;
@@ -29,7 +30,7 @@ class AgentWatch {
  public:
   AgentWatch(const RunSettings& settings, Roster& roster, Outbox& out, Startup& startup, RunEnd& end,
              HangDetector& hangs, WorkerControl& workers, FailureJudge& judge, HangJudge& hang_judge, Ending& ending,
-             HostList& hosts, Links& links, PlainRestart& plain);
+             HostList& hosts, Links& links, PlainRestart& plain, NewcomerJudge& newcomers);
 
   void on(const AgentConnected& event);
   void on(const AgentReported& event);
@@ -56,6 +57,7 @@ class AgentWatch {
   HostList& hosts_;
   Links& links_;
   PlainRestart& plain_;
+  NewcomerJudge& newcomers_;
   FailureDetector detector_;
   std::set<AgentId> silent_;  // given up although their connections are open
 };

@@ -7,6 +7,7 @@
 #include "supervisor/core/ending.h"
 #include "supervisor/core/halt.h"
 #include "supervisor/core/hang_detector.h"
+#include "supervisor/core/newcomer_judge.h"
 #include "supervisor/core/outbox.h"
 #include "supervisor/core/recovery.h"
 #include "supervisor/core/run_end.h"
@@ -18,7 +19,7 @@ namespace elastictrain::core {
 
 Boundary::Boundary(Roster& roster, Outbox& out, Training& training, Change& change, Recovery& recovery, RunEnd& end,
                    TakeoverState& resume, HangDetector& hangs, Audit& audit, WorkerControl& workers,
-                   ChangeRunner& runner, Completion& completion, Halt& halt, Ending& ending)
+                   ChangeRunner& runner, Completion& completion, Halt& halt, Ending& ending, NewcomerJudge& newcomers)
     : roster_(roster),
       out_(out),
       training_(training),
@@ -32,10 +33,12 @@ Boundary::Boundary(Roster& roster, Outbox& out, Training& training, Change& chan
       runner_(runner),
       completion_(completion),
       halt_(halt),
-      ending_(ending) {}
+      ending_(ending),
+      newcomers_(newcomers) {}
 
 void Boundary::on_message(Worker& worker, const protocol::WorkerActive& message) {
   if (message.generation > training_.issued) return;
+  newcomers_.active(worker.id, message.first_step);
   const bool of_change = change_.stage == Stage::kCommitted && message.generation == change_.generation;
   const bool first = training_.remember(message.generation, message.first_step);
   // What generations before this one used from here on is void; a planned change from one to the next leaves nothing
@@ -85,6 +88,7 @@ void Boundary::on_message(Worker& worker, const protocol::WorkerLeft& message) {
 
 void Boundary::on_message(Worker& worker, const protocol::WorkerFinished& message) {
   if (worker.finished() || worker.left() || (!training_.is_member(worker.id) && !change_.in_flight(worker.id))) return;
+  if (message.alone && newcomers_.ended_alone(worker)) return;
   worker.seat = Seat::kFinished;
   end_.finished.insert(worker.id);
   hangs_.forget(worker.id);

@@ -16,6 +16,7 @@ class Completion;
 class Ending;
 class Halt;
 class HangDetector;
+class NewcomerJudge;
 class Outbox;
 struct Recovery;
 struct RunEnd;
@@ -27,7 +28,7 @@ class Boundary {
  public:
   Boundary(Roster& roster, Outbox& out, Training& training, Change& change, Recovery& recovery, RunEnd& end,
            TakeoverState& resume, HangDetector& hangs, Audit& audit, WorkerControl& workers, ChangeRunner& runner,
-           Completion& completion, Halt& halt, Ending& ending);
+           Completion& completion, Halt& halt, Ending& ending, NewcomerJudge& newcomers);
 
   void on_message(Worker& worker, const protocol::WorkerActive& message);
   void on_message(Worker& worker, const protocol::WorkerLeft& message);
@@ -50,6 +51,7 @@ class Boundary {
   Completion& completion_;
   Halt& halt_;
   Ending& ending_;
+  NewcomerJudge& newcomers_;
 };
 
 }  // namespace elastictrain::core

@@ -10,6 +10,7 @@
 #include "supervisor/core/ending.h"
 #include "supervisor/core/exclusion.h"
 #include "supervisor/core/hang_detector.h"
+#include "supervisor/core/newcomer_judge.h"
 #include "supervisor/core/outbox.h"
 #include "supervisor/core/plan_maker.h"
 #include "supervisor/core/recovery.h"
@@ -31,7 +32,8 @@ constexpr Millis kFirstSwapRetryDelay{500};  // doubles with each
 
 ChangeRunner::ChangeRunner(const RunSettings& settings, Roster& roster, Outbox& out, Training& training, Change& change,
                            Recovery& recovery, DesiredState& desired, RunEnd& end, HangDetector& hangs, Audit& audit,
-                           PlanMaker& plans, WorkerControl& workers, Exclusion& exclusion, Ending& ending)
+                           PlanMaker& plans, WorkerControl& workers, Exclusion& exclusion, Ending& ending,
+                           NewcomerJudge& newcomers)
     : settings_(settings),
       roster_(roster),
       out_(out),
@@ -45,7 +47,8 @@ ChangeRunner::ChangeRunner(const RunSettings& settings, Roster& roster, Outbox& 
       plans_(plans),
       workers_(workers),
       exclusion_(exclusion),
-      ending_(ending) {}
+      ending_(ending),
+      newcomers_(newcomers) {}
 
 void ChangeRunner::prepare() {
   ET_CHECK(change_.stage != Stage::kCommitted && change_.stage != Stage::kHalting,
@@ -74,6 +77,7 @@ void ChangeRunner::commit() {
   keep_leavers();
   out_.send(to, protocol::Commit{change_.generation});
   if (recovery_.active()) audit_.fence({change_.generation, recovery_.resume_step + 1});
+  newcomers_.begin();
   for (WorkerId id : change_.members) roster_.worker(id)->take_seat();
   change_.stage = Stage::kCommitted;
   change_.waiting = {to.begin(), to.end()};

@@ -16,6 +16,7 @@ struct DesiredState;
 class Ending;
 class Exclusion;
 class HangDetector;
+class NewcomerJudge;
 class Outbox;
 class PlanMaker;
 struct Recovery;
@@ -28,7 +29,8 @@ class ChangeRunner {
  public:
   ChangeRunner(const RunSettings& settings, Roster& roster, Outbox& out, Training& training, Change& change,
                Recovery& recovery, DesiredState& desired, RunEnd& end, HangDetector& hangs, Audit& audit,
-               PlanMaker& plans, WorkerControl& workers, Exclusion& exclusion, Ending& ending);
+               PlanMaker& plans, WorkerControl& workers, Exclusion& exclusion, Ending& ending,
+               NewcomerJudge& newcomers);
 
   void prepare();
   void commit();
@@ -57,6 +59,7 @@ class ChangeRunner {
   WorkerControl& workers_;
   Exclusion& exclusion_;
   Ending& ending_;
+  NewcomerJudge& newcomers_;
 };
 
 }  // namespace elastictrain::core

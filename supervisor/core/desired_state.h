@@ -27,10 +27,12 @@ struct DesiredState {
   UpdatePlan update;                  // requested since the start; without speeds
   std::string update_reason;          // why plans change although no worker comes or goes; empty: they do not change
   std::map<WorkerId, protocol::ChangeKind> replacements;  // kReplace, or kMigrate: away from its host
-  bool hold = false;  // the last change was given up: nothing moves until the desired state changes
-  std::string unmet;  // as last reported
-  bool saved = false;  // a checkpoint was ordered because the hosts of all workers go away
-  LeaseState lease;   // of a run of a cluster: it trains with at most that many workers
+  bool hold = false;                   // the last change was given up: nothing moves until the desired state changes
+  std::uint32_t failed_joins = 0;      // tries in a row in which new workers could not join
+  std::optional<GrowRefusal> refused;  // until a user asks for a size
+  std::string unmet;                   // as last reported
+  bool saved = false;                  // a checkpoint was ordered because the hosts of all workers go away
+  LeaseState lease;                    // of a run of a cluster: it trains with at most that many workers
 
   // In effect from the next plan on, and kept across supervisors. Speeds are not: their workers may be gone by then.
   void apply(const UpdatePlan& request, RunSettings& settings);

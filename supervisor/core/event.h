@@ -106,6 +106,12 @@ struct SizeHold {
 // A run as reconstructed from its journal, for a supervisor that takes it over: the first event of a fresh state
 // machine. Agents that still run connect within `RunSettings::resume_timeout`, and their workers repeat their latest
 // messages.
+// New workers could not join, twice in a row: the run has at most so many.
+struct GrowRefusal {
+  std::uint32_t size = 0;
+  std::string reason;
+};
+
 struct Resumed {
   struct AgentPlace {
     AgentId agent;
@@ -142,6 +148,7 @@ struct Resumed {
   std::uint32_t last_agent = 0;  // highest ids ever used
   std::uint64_t last_worker = 0;
   std::optional<SizeHold> hold;
+  std::optional<GrowRefusal> refused;
   LeaseState lease;
   std::vector<std::pair<WorkerId, protocol::WorkerAudit>> audits;  // in audit mode, what the ledger held
 };

@@ -5,6 +5,7 @@
 #include "supervisor/core/exit_text.h"
 #include "supervisor/core/failure_judge.h"
 #include "supervisor/core/halt.h"
+#include "supervisor/core/newcomer_judge.h"
 #include "supervisor/core/outbox.h"
 #include "supervisor/core/plain_restart.h"
 #include "supervisor/core/run_end.h"
@@ -15,7 +16,8 @@
 namespace elastictrain::core {
 
 ExitJudge::ExitJudge(Roster& roster, Outbox& out, Startup& startup, Training& training, Change& change, RunEnd& end,
-                     WorkerControl& workers, Ending& ending, Halt& halt, FailureJudge& judge, PlainRestart& plain)
+                     WorkerControl& workers, Ending& ending, Halt& halt, FailureJudge& judge, PlainRestart& plain,
+                     NewcomerJudge& newcomers)
     : roster_(roster),
       out_(out),
       startup_(startup),
@@ -26,7 +28,8 @@ ExitJudge::ExitJudge(Roster& roster, Outbox& out, Startup& startup, Training& tr
       ending_(ending),
       halt_(halt),
       judge_(judge),
-      plain_(plain) {}
+      plain_(plain),
+      newcomers_(newcomers) {}
 
 void ExitJudge::on(const WorkerExited& event) {
   const Worker* found = roster_.worker(event.worker);
@@ -35,6 +38,7 @@ void ExitJudge::on(const WorkerExited& event) {
   out_.journal(record::Exited{worker.id, worker.host, event.exit_code, event.signal, event.last_error_lines});
   workers_.remove(worker.id);
   if (end_.mode != EndMode::kNow) judge_exit(worker, event);
+  newcomers_.forget(worker.id);
 }
 
 void ExitJudge::judge_exit(const Worker& worker, const WorkerExited& event) {
@@ -46,8 +50,8 @@ void ExitJudge::judge_exit(const Worker& worker, const WorkerExited& event) {
   }
   if (worker.finished()) {
     if (!good)
-      ending_.fail_run(exit_status_of(event), workers_.name_of(worker) + " finished, then " + exit_text(event) +
-                                                  last_words(event));
+      ending_.fail_run(exit_status_of(event),
+                       workers_.name_of(worker) + " finished, then " + exit_text(event) + last_words(event));
     return;
   }
   if (good && !worker.greeted() && training_.generation == 0) {
@@ -70,6 +74,7 @@ void ExitJudge::judge_unfinished_exit(const Worker& worker, const WorkerExited& 
   }
   if (!worker.seated()) {
     workers_.drop_joiner(worker, what + detail, Retry::kOnce);
+    if (good) newcomers_.ended_before_joining(workers_.name_of(worker) + " " + what + detail);
     return;
   }
   // A drain asks members to end, and the end of the program asks joiners to. A worker that exits without a message has
@@ -81,8 +86,11 @@ void ExitJudge::judge_unfinished_exit(const Worker& worker, const WorkerExited& 
   // A sender of TERM and then KILL, as a batch system is, takes the worker away; the worker has not failed.
   const bool taken = worker.noticed != Noticed::kNo && event.signal == kSignalKill;
   const bool preempted = event.signal == kSignalTerm || taken;
+  const bool by_itself = event.signal != kSignalKill && !preempted;
+  if (!preempted && newcomers_.exited(worker.id, by_itself, good, workers_.name_of(worker) + " " + what + detail))
+    return;
   judge_.lose_member({preempted ? FailureClass::kPreemption : FailureClass::kCrash, exit_status_of(event), worker.host,
-                      workers_.name_of(worker) + " " + what, detail, event.signal != kSignalKill && !preempted});
+                      workers_.name_of(worker) + " " + what, detail, by_itself});
 }
 
 }  // namespace elastictrain::core

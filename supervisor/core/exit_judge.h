@@ -12,6 +12,7 @@ struct Change;
 class Ending;
 class FailureJudge;
 class Halt;
+class NewcomerJudge;
 class Outbox;
 class PlainRestart;
 struct RunEnd;
@@ -22,7 +23,8 @@ class WorkerControl;
 class ExitJudge {
  public:
   ExitJudge(Roster& roster, Outbox& out, Startup& startup, Training& training, Change& change, RunEnd& end,
-            WorkerControl& workers, Ending& ending, Halt& halt, FailureJudge& judge, PlainRestart& plain);
+            WorkerControl& workers, Ending& ending, Halt& halt, FailureJudge& judge, PlainRestart& plain,
+            NewcomerJudge& newcomers);
 
   void on(const WorkerExited& event);
 
@@ -41,6 +43,7 @@ class ExitJudge {
   Halt& halt_;
   FailureJudge& judge_;
   PlainRestart& plain_;
+  NewcomerJudge& newcomers_;
 };
 
 }  // namespace elastictrain::core

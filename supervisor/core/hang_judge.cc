@@ -9,6 +9,7 @@
 #include "supervisor/core/halt.h"
 #include "supervisor/core/hang_detector.h"
 #include "supervisor/core/host_health.h"
+#include "supervisor/core/newcomer_judge.h"
 #include "supervisor/core/outbox.h"
 #include "supervisor/core/recovery.h"
 #include "supervisor/core/run_end.h"
@@ -37,7 +38,7 @@ HangRecord hang_record(HangRecord about, const HangFinding& finding) {
 
 HangJudge::HangJudge(const RunSettings& settings, Roster& roster, Outbox& out, Training& training, Change& change,
                      Recovery& recovery, RunEnd& end, HangDetector& hangs, HostHealth& health, WorkerControl& workers,
-                     FailureJudge& judge, Halt& halt)
+                     FailureJudge& judge, Halt& halt, NewcomerJudge& newcomers)
     : settings_(settings),
       roster_(roster),
       out_(out),
@@ -49,7 +50,8 @@ HangJudge::HangJudge(const RunSettings& settings, Roster& roster, Outbox& out, T
       health_(health),
       workers_(workers),
       judge_(judge),
-      halt_(halt) {}
+      halt_(halt),
+      newcomers_(newcomers) {}
 
 // A worker that has answered the fence of a recovery may idle until the recovery continues.
 bool HangJudge::is_waited_for(WorkerId id) const {
@@ -162,6 +164,7 @@ void HangJudge::end_hung(Worker& worker, const std::string& what, FailureClass a
     workers_.end_for_good(worker);
   }
   const FailureClass failure = is_out_of_sight(worker) ? FailureClass::kInfrastructure : as;
+  if (failure == FailureClass::kHang && newcomers_.hung(id, name + " " + what + " and was ended")) return;
   judge_.lose_member({failure, kKilled, worker.host, name + " " + what + " and was ended", "", false});
 }
 

@@ -20,6 +20,7 @@ struct Change;
 class FailureJudge;
 class Halt;
 class HostHealth;
+class NewcomerJudge;
 class Outbox;
 struct Recovery;
 struct RunEnd;
@@ -31,7 +32,7 @@ class HangJudge {
  public:
   HangJudge(const RunSettings& settings, Roster& roster, Outbox& out, Training& training, Change& change,
             Recovery& recovery, RunEnd& end, HangDetector& hangs, HostHealth& health, WorkerControl& workers,
-            FailureJudge& judge, Halt& halt);
+            FailureJudge& judge, Halt& halt, NewcomerJudge& newcomers);
 
   void act_on(const HangFinding& finding);
   void end_hung(Worker& worker, const std::string& what, FailureClass as = FailureClass::kHang);
@@ -59,6 +60,7 @@ class HangJudge {
   WorkerControl& workers_;
   FailureJudge& judge_;
   Halt& halt_;
+  NewcomerJudge& newcomers_;
   std::optional<Instant> collectives_asked_;
 };
 

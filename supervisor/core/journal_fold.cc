@@ -198,6 +198,7 @@ void JournalFold::on(const record::Accepted& about) {
   const Request request = std::move(found->second);
   state_.requests.erase(found);
   if (request.target != 0) {
+    state_.refused.reset();
     state_.target = request.target;
     state_.target_reason = request.reason.empty() ? "requested by the user" : request.reason;
   } else if (request.undrain) {
@@ -348,6 +349,7 @@ void JournalFold::on(const record::RunState& about) {
   state.target = about.target;
   state.target_reason = about.target_reason;
   state.plan_update = plan_update_of(about);
+  if (about.refused_size) state.refused = GrowRefusal{*about.refused_size, about.refused_reason.value_or("")};
   if (about.held_ms) state.hold = SizeHold{Millis(*about.held_ms)};
   state.last_agent = about.last_agent;
   state.last_worker = about.last_worker;
@@ -467,6 +469,7 @@ Resumed JournalFold::result() const {
   resumed.target_reason = state_.target_reason;
   resumed.plan_update = state_.plan_update;
   resumed.hold = state_.hold;
+  resumed.refused = state_.refused;
   resumed.lease = state_.lease;
   add_unsettled(resumed);
   resumed.finished.assign(state_.finished.begin(), state_.finished.end());

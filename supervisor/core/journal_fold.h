@@ -83,6 +83,7 @@ class JournalFold {
     std::string target_reason = "the size to start with";
     UpdatePlan plan_update;
     std::optional<SizeHold> hold;
+    std::optional<GrowRefusal> refused;
     bool leased = false;
     LeaseState lease;
     std::uint32_t plain_restarts = 0;
@@ -115,6 +116,7 @@ class JournalFold {
   void on(const record::PlainRestart& about) { state_.plain_restarts = about.count; }
   void on(const record::ResizeRequested& about);
   void on(const record::SizeHeld& about) { state_.hold = SizeHold{Millis(about.for_ms.value_or(0))}; }
+  void on(const record::GrowRefused& about) { state_.refused = GrowRefusal{about.size, about.reason}; }
   void on(const record::SizeReleased&) { state_.hold.reset(); }
   void on(const record::LeaseTaken& about) {
     state_.lease = {about.version, about.slots, about.reason, about.hold.value_or(false), about.moves.value_or(false)};

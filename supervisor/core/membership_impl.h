@@ -33,6 +33,7 @@
 #include "supervisor/core/lease.h"
 #include "supervisor/core/links.h"
 #include "supervisor/core/membership.h"
+#include "supervisor/core/newcomer_judge.h"
 #include "supervisor/core/notices.h"
 #include "supervisor/core/outbox.h"
 #include "supervisor/core/plain_restart.h"
@@ -63,7 +64,11 @@ class Membership::Impl {
   Impl& operator=(const Impl&) = delete;
 
   Actions step(const Event& event, Instant now);
-  RunView view() const { return snapshot_.view(); }
+  RunView view() const {
+    RunView view = snapshot_.view();
+    view.new_members = newcomers_.without_a_step();
+    return view;
+  }
   Journal state_record() const { return state_record_.make(out_.now()); }
   bool ended() const { return end_.over; }
 
@@ -101,7 +106,11 @@ class Membership::Impl {
   void on_message(Worker& worker, const protocol::WorkerActive& message) { boundary_.on_message(worker, message); }
   void on_message(Worker& worker, const protocol::WorkerLeft& message) { boundary_.on_message(worker, message); }
   void on_message(Worker& worker, const protocol::WorkerFinished& message) { boundary_.on_message(worker, message); }
-  void on_message(Worker& worker, const protocol::WorkerHalted& message) { halt_.on_message(worker, message); }
+  void on_message(Worker& worker, const protocol::WorkerHalted& message) {
+    if (message.disagrees) return newcomers_.on_disagreement(worker, message);
+    halt_.on_message(worker, message);
+  }
+  void on_message(Worker& worker, const protocol::WorkerDeclines& message) { newcomers_.on_message(worker, message); }
   void on_message(Worker& worker, const protocol::WorkerNote& message) { notices_.on_message(worker, message); }
   void on_message(Worker& worker, const protocol::WorkerRequest& message) { requests_.on_message(worker, message); }
   void on_message(Worker&, const protocol::WorkerAudit&) {}  // handled before, whether the worker is known or not
@@ -139,6 +148,7 @@ class Membership::Impl {
   FailureJudge judge_;
   HostJudge host_judge_;
   HangJudge hang_judge_;
+  NewcomerJudge newcomers_;
   HostList hosts_;
   AgentWatch agents_;
   Warm warm_;

@@ -34,7 +34,8 @@ std::uint32_t Planner::size_limit() const {
 std::uint32_t Planner::target_size_of() const {
   if (desired_.hold) return static_cast<std::uint32_t>(training_.members.size());
   if (startup_.is_plain()) return startup_.first_size - startup_.plain_finished;
-  return std::min(asked_size(), size_limit());
+  const std::uint32_t size = std::min(asked_size(), size_limit());
+  return desired_.refused ? std::min(size, desired_.refused->size) : size;
 }
 
 std::uint32_t Planner::asked_size() const {
@@ -249,6 +250,9 @@ std::string Planner::unmet_text(const SwapDecision& decision, std::uint32_t want
     if (blamed > 0) text += ", and in " + counted(blamed, "slot") + " new workers failed";
     text += settings_.leased ? ". The rest follows when their hosts answer."
                              : ". The rest follows when hosts appear or you repeat the request.";
+  } else if (want < asked && desired_.refused && want == desired_.refused->size) {
+    text = counted(asked, "worker") + (asked == 1 ? " is" : " are") + " requested, and " + std::to_string(want) +
+           " train: grow refused: " + desired_.refused->reason + ". `elastictrain resize` tries it again.";
   } else if (want < asked) {
     text =
         counted(asked, "worker") + " are requested, but the limit of the global batch allows " + std::to_string(want);

@@ -110,6 +110,10 @@ void Requests::on(const Resize& event) {
                               " (workers.min and workers.max)");
     return;
   }
+  if (event.request != 0) {
+    desired_.failed_joins = 0;
+    desired_.refused.reset();
+  }
   const std::string text = resize_text(event.target);
   desired_.target = event.target;
   desired_.target_reason = event.reason.empty() ? "requested by the user" : event.reason;

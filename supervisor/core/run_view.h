@@ -85,9 +85,11 @@ struct RunView {
   bool stands = false;              // its workers have halted because the lease says so
   bool gathering = false;           // a change waits for workers that start; a newer request may still replace it
   std::uint64_t global_batch = 0;
-  heuristics::BatchRule batch;   // that the next plan follows
-  std::uint64_t base_batch = 0;  // that the learning rate was chosen for
-  bool held = false;             // `target_size` is a user's, and policies do not change it
+  heuristics::BatchRule batch;    // that the next plan follows
+  std::uint64_t base_batch = 0;   // that the learning rate was chosen for
+  std::uint32_t new_members = 0;  // that have committed no step yet, as far as it is known
+  std::string grow_refused;       // why the run stays below its target; empty: it was not refused
+  bool held = false;              // `target_size` is a user's, and policies do not change it
   std::optional<std::uint64_t> held_left_ms;
   double learning_rate_factor = 1.0;
   protocol::Topology topology = protocol::Topology::kAuto;

@@ -137,6 +137,7 @@ RunView Snapshot::view() const {
   view.batch = settings_.batch;
   view.start_ms = static_cast<std::uint64_t>(startup_.newest_start.count());
   view.base_batch = base_batch(settings_);
+  if (desired_.refused) view.grow_refused = desired_.refused->reason;
   view.held = desired_.held.has_value();
   view.held_left_ms = desired_.hold_left_ms(out_.now());
   view.learning_rate_factor = training_.learning_rate_factor;

@@ -46,6 +46,10 @@ Journal StateRecord::make(Instant now) const {
   }
   state.target = desired_.target;
   state.target_reason = desired_.target_reason;
+  if (desired_.refused) {
+    state.refused_size = desired_.refused->size;
+    state.refused_reason = desired_.refused->reason;
+  }
   if (desired_.held) state.held_ms = desired_.hold_left_ms(now).value_or(0);
   write_update(desired_.update, state);
   state.last_agent = roster_.last_agent();

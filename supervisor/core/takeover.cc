@@ -53,6 +53,7 @@ void Takeover::on(const Resumed& event) {
   desired_.target = event.target;
   desired_.target_reason = event.target_reason;
   desired_.apply(event.plan_update, settings_);
+  desired_.refused = event.refused;
   if (event.hold) desired_.hold_size(*event.hold, out_);
   for (const auto& [worker, audit] : event.audits) audit_.record(worker, audit);
   invariants_.resume(training_.generation, training_.issued, WorkerId{static_cast<std::uint32_t>(event.last_worker)});

@@ -47,7 +47,7 @@ ET_FIELDS(WorkerPrepared, m.generation)
 ET_FIELDS(WorkerPrepareFailed, m.generation, m.reason)
 ET_FIELDS(WorkerActive, m.generation, m.first_step, m.state_transfer_bytes)
 ET_FIELDS(WorkerLeft, m.generation, m.last_step)
-ET_FIELDS(WorkerFinished, m.last_step)
+ET_FIELDS(WorkerFinished, m.last_step, m.alone)
 ET_FIELDS(WorkerHeartbeat, m.sequence, m.generation, m.step, m.epoch, m.steps, m.mean, m.samples_per_s, m.loss,
           m.epoch_fraction, m.gradient_norm, m.place, m.place_ms, m.samples_used, m.norm_steps, m.local_square,
           m.global_square, m.round_trip_us, m.phase, m.local_inverse_batch, m.global_inverse_batch)
@@ -56,9 +56,11 @@ ET_FIELDS(WorkerAudit, m.steps, m.batch, m.of, m.from_checkpoint)
 ET_FIELDS(WorkerNote, m.key, m.value)
 ET_FIELDS(WorkerRequest, m.workers, m.per_worker, m.learning_rate_factor, m.topology, m.synchronization)
 ET_FIELDS(WorkerSwap, m.generation, m.gap_us, m.step_us)
-ET_FIELDS(WorkerHalted, m.fence, m.generation, m.committed_step, m.has_state, m.in_loop, m.reason, m.has_gradients)
+ET_FIELDS(WorkerHalted, m.fence, m.generation, m.committed_step, m.has_state, m.in_loop, m.reason, m.has_gradients,
+          m.disagrees)
 ET_FIELDS(WorkerParked, m.last_step)
 ET_FIELDS(WorkerAsksEpoch)
+ET_FIELDS(WorkerDeclines, m.reason)
 ET_FIELDS(BoardPut, m.number, m.key, m.value)
 ET_FIELDS(BoardGet, m.number, m.key, m.wait_ms)
 
@@ -71,6 +73,7 @@ ET_FIELDS(Orphaned, m.reason)
 ET_FIELDS(Reseated, m.worker)
 ET_FIELDS(RunEpoch, m.epoch)
 ET_FIELDS(BoardAnswer, m.number, m.found, m.value, m.problem)
+ET_FIELDS(Disagreed, m.generation, m.reason)
 
 ET_FIELDS(AgentBootstrap, m.protocol_version, m.run_name, m.agent, m.host, m.addresses, m.port, m.key,
           m.connect_timeout_ms, m.heartbeat_ms, m.worker_dead_ms, m.orphan_grace_ms, m.grace_ms, m.interface,

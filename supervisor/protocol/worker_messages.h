@@ -84,11 +84,15 @@ struct WorkerHalted {
   // its part of the next step returned to the pool with the seat that it took. It holds the state like any other, but
   // it joins again while other workers are left that also hold the gradients.
   bool has_gradients = true;
+  // Values or calls that must be equal on all ranks are not: `reason` says which. Answered by Disagreed if no member is
+  // newer than the others.
+  bool disagrees = false;
 };
 
 // The program reached its end (all epochs, or its own stop condition).
 struct WorkerFinished {
   Step last_step = 0;
+  bool alone = false;  // by itself: not with the collective at the end of the data, in which all take part
 };
 
 // Where the training thread is. A long kOutside (an evaluation) or kCheckpoint is not a hang; a worker in kReducing
@@ -183,6 +187,11 @@ struct WorkerSwap {
 // From a worker that starts: which epoch is the run in? Answered by RunEpoch.
 struct WorkerAsksEpoch {};
 
+// From a worker in no generation: it cannot join, and ends.
+struct WorkerDeclines {
+  std::string reason;
+};
+
 // The board: small values by key that the supervisor keeps for the workers of a run, whether they are members or not.
 // Both are answered by BoardAnswer with the same number. Numbers grow; a worker repeats what is not answered, and a
 // value that the board has already from this worker, or a later one, changes nothing.
@@ -205,13 +214,14 @@ struct WorkerParked {
 };
 
 // What a worker sends.
-using WorkerToAgent = std::variant<WorkerHello, WorkerReady, WorkerPrepared, WorkerPrepareFailed, WorkerActive,
-                                   WorkerLeft, WorkerFinished, WorkerHeartbeat, WorkerAudit, WorkerNote, WorkerSwap,
-                                   WorkerHalted, WorkerRequest, WorkerParked, WorkerAsksEpoch, BoardPut, BoardGet>;
+using WorkerToAgent =
+    std::variant<WorkerHello, WorkerReady, WorkerPrepared, WorkerPrepareFailed, WorkerActive, WorkerLeft,
+                 WorkerFinished, WorkerHeartbeat, WorkerAudit, WorkerNote, WorkerSwap, WorkerHalted, WorkerRequest,
+                 WorkerParked, WorkerAsksEpoch, BoardPut, BoardGet, WorkerDeclines>;
 // What its agent forwards. Heartbeats travel in the agent's report, and WorkerParked ends at the agent.
 using WorkerUp = std::variant<WorkerHello, WorkerReady, WorkerPrepared, WorkerPrepareFailed, WorkerActive, WorkerLeft,
                               WorkerFinished, WorkerAudit, WorkerNote, WorkerSwap, WorkerHalted, WorkerRequest,
-                              WorkerAsksEpoch, BoardPut, BoardGet>;
+                              WorkerAsksEpoch, BoardPut, BoardGet, WorkerDeclines>;
 
 // ---------------------------------------------------------------------------------------------------------------
 // Supervisor -> worker
@@ -264,6 +274,14 @@ struct BoardAnswer {
   std::string problem;  // why a value was refused
 };
 
-using WorkerDown = std::variant<Prepare, Commit, Cancel, Dismiss, Abort, Orphaned, Reseated, RunEpoch, BoardAnswer>;
+// To a worker that has reported a disagreement in `generation`: no member is newer than the others, so its program
+// fails.
+struct Disagreed {
+  Generation generation = 0;
+  std::string reason;
+};
+
+using WorkerDown =
+    std::variant<Prepare, Commit, Cancel, Dismiss, Abort, Orphaned, Reseated, RunEpoch, BoardAnswer, Disagreed>;
 
 }  // namespace elastictrain::protocol

@@ -55,6 +55,9 @@ std::string message_text(const protocol::RunEpoch& run) {
   return "the run is in epoch " + std::to_string(run.epoch);
 }
 
+std::string message_text(const protocol::Disagreed& disagreed) {
+  return "nobody is newer: " + disagreed.reason;
+}
 std::string message_text(const protocol::BoardAnswer& answer) {
   return "board answer " + std::to_string(answer.number);
 }

@@ -448,6 +448,20 @@ class Story {
          const WorkerId id = worker(w.at(0));
          say(id, protocol::WorkerHalted{0, seats_[id], 0, true, true, rest(w, 1)});
        }},
+      {"disagrees",
+       [this](const Words& w) {
+         const WorkerId id = worker(w.at(0));
+         say(id, protocol::WorkerHalted{0, seats_[id], 0, true, true, rest(w, 1), true, true});
+       }},
+      {"declines", [this](const Words& w) { say(worker(w.at(0)), protocol::WorkerDeclines{rest(w, 1)}); }},
+      {"finished-alone",
+       [this](const Words& w) {
+         say(worker(w.at(0)), protocol::WorkerFinished{999, true});
+       }},
+      {"at",
+       [this](const Words& w) {
+         for (std::size_t i = 2; i < w.size(); ++i) samples_.at(worker(w[i]), number(w[0]), number(w[1]));
+       }},
       {"silent",
        [this](const Words& w) {
          for (const auto& word : w) alive_.erase(agent(word));

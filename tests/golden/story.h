@@ -13,14 +13,17 @@
 //   ready-other w1 (with another state) | active w1 (or: all) | left w1 | finished w1 | exit w1 STATUS
 //   killed w1 SIGNAL | spawn-failed w1 REASON
 //   halted STEP w1 (or: all) | halted-behind STEP w1 (no complete state) | halted-starting w1
-//   halts w1 REASON (by itself) | stacks w1 LINE
+//   halts w1 REASON (by itself) | disagrees w1 REASON (the same: it sees what must be equal and is not)
+//   declines w1 REASON (it cannot join) | finished-alone w1 (its program ended without the others) | stacks w1 LINE
+//   at 210 1 w1 w2 (they are at step 210 in epoch 1, as their next heartbeats say)
 //   steps 500 w1 w2 (they train from here on, with steps of so many ms, as their heartbeats say in every wait)
 //   stands w1 reducing (it sits there and sleeps) | works w1 computing (the same, and uses CPU) | stops w1 (by signal)
 //   resize 4 | replace 1 | replace-host A | drain A | undrain A | plan update w1=2 w2=0.5 | batch 64 | topology star |
 //   train-by averaging | factor 2 | asks w1 workers=4 batch=64 factor=2 topology=star train-by=averaging (its program)
 //   | warm a1 w2:1 (its processes that wait, with their slots; none: no word follows)
-//   | stop user|interrupt|preempted|time|cancelled | stop-now (Ctrl-C) | stop-now user | wait 5s (timers that are due fire in their order) | view
-//   resumed generation=3 issued=4 agents=A:2,B:2 workers=w1@a1:0,w2@a2:0 members=w1,w2 lineage=1@1,3@121 target=2
+//   | stop user|interrupt|preempted|time|cancelled | stop-now (Ctrl-C) | stop-now user | wait 5s (timers that are due
+//   fire in their order) | view resumed generation=3 issued=4 agents=A:2,B:2 workers=w1@a1:0,w2@a2:0 members=w1,w2
+//   lineage=1@1,3@121 target=2
 //           unsettled=w3 (or: unsettled=nobody) lease=7:2 (version:slots) only=0,2 (slots of the last agent's host)
 //           drained=a2 (its host, and it has ended) noticed=a2 (the same, by its own notice): the first input of a
 //           story

@@ -23,6 +23,12 @@ void WorkerSamples::stops(WorkerId id) {
   workers_[id].stopped = true;
 }
 
+void WorkerSamples::at(WorkerId id, Step step, std::uint64_t epoch) {
+  protocol::WorkerHeartbeat& heartbeat = workers_[id].heartbeat;
+  heartbeat.step = step;
+  heartbeat.epoch = epoch;
+}
+
 void WorkerSamples::advance(Worker& worker) {
   if (worker.stopped) {
     worker.quiet += kPeriod;

@@ -19,6 +19,8 @@ class WorkerSamples {
   // The worker stays at one place of its step. `works`: it also uses CPU.
   void stands(WorkerId worker, protocol::StepPlace place, bool works);
   void stops(WorkerId worker);
+  // It trains, and its next heartbeats say that it has committed this step, of this epoch.
+  void at(WorkerId worker, Step step, std::uint64_t epoch);
 
   // Advances by one period.
   protocol::AgentReport report(AgentId agent, const std::map<WorkerId, Generation>& seats);

@@ -25,6 +25,10 @@ void Scenario::schedule_faults() {
     if (targets_.chance(0.3)) world_->fault_rates.never_ready = 0.2;
     world_->stalled = world_->fault_rates.never_ready > 0;
   }
+  if (world_->oddness.chance(0.15)) {
+    world_->fault_rates.odd = 0.5;
+    world_->undisturbed = false;
+  }
   if (rng_.chance(0.4)) strike_in_ = rng_.between(1, 60);
   strikes_new_starts_ = rng_.chance(0.3);
   kills_supervisor_at_the_end_ = rng_.chance(0.2);
@@ -318,6 +322,7 @@ void Scenario::supervisor_fault() {
 }
 
 void Scenario::supervisor_lost() {
+  world_->supervisor_was_lost = true;
   later(Micros(50'000), Micros(4'000'000), [this] { resume_supervisor(); });
   if (!healed_ && !world_->disk.misses_records() && power_.chance(0.25)) cut_supervisors_power();
 }

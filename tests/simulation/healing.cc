@@ -38,6 +38,7 @@ void Scenario::heal_all() {
   healed_ = true;
   world_->log("world", [] { return "everything is healed"; });
   world_->fault_rates = {};
+  world_->odd.clear();
   world_->lease_holds = world_->lease_moves = false;
   world_->disk.full = false;
   world_->supervisor->crash_amid_actions(std::nullopt);

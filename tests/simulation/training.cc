@@ -1,6 +1,7 @@
 // The training thread of a simulated worker: how a session joins a generation, runs steps, changes and recoveries, and
 // leaves. It calls the machine in the order that worker_machine.h requires.
 #include <algorithm>
+#include <csignal>
 #include <utility>
 
 #include "tests/simulation/worker_process.h"
@@ -144,6 +145,11 @@ Task<WorkerProcess::Entry> WorkerProcess::begin_first_generation() {
 Task<WorkerProcess::Entry> WorkerProcess::join() {
   const bool came = co_await wait_for_header();
   if (!came) co_return Entry::kAgain;
+  const double odd = world_.fault_rates.odd;
+  if (odd > 0 && world_.oddness.chance(odd)) {
+    world_.log(id_, [] { return "holds another value than the others"; });
+    world_.odd.insert(id_);
+  }
   co_return Entry::kIn;
 }
 
@@ -172,9 +178,10 @@ Task<bool> WorkerProcess::run_step() {
   open_step();
   co_await sleep(world_.rng.time(program.compute_min, program.compute_max) * host_.slowness);
   bool discarded = false;
-  for (std::uint32_t bucket = 0; bucket < program.buckets && !discarded;) {
+  for (std::uint32_t bucket = 0; bucket <= program.buckets && !discarded;) {
     const std::string what = "step " + std::to_string(progress_.committed_step + 1) + "." + std::to_string(bucket);
-    const Reduced reduced = co_await reduce(what, true);
+    if (bucket == program.buckets && !sees_another_value()) break;
+    const Reduced reduced = bucket == program.buckets ? co_await disagree() : co_await reduce(what, true);
     if (reduced == Reduced::kEnd) co_return false;
     if (reduced == Reduced::kRepeat) bucket = 0;
     if (reduced == Reduced::kDone) ++bucket;
@@ -192,6 +199,22 @@ Task<bool> WorkerProcess::run_step() {
   const bool goes_on = cross_boundary();
   if (goes_on && progress_.sampler.epoch != epoch) co_await sleep(program.evaluation);
   co_return goes_on;
+}
+
+// The first rank always, the others by chance: they compare their values at other times.
+bool WorkerProcess::sees_another_value() const {
+  const bool is_odd = std::any_of(seat_.members.begin(), seat_.members.end(),
+                                  [this](const Member& member) { return world_.odd.contains(member.worker); });
+  return is_odd && seat_.members.size() > 1 && (rank() == 0 || world_.oddness.chance(0.3));
+}
+
+Task<WorkerProcess::Reduced> WorkerProcess::disagree() {
+  world_.log(id_, [] { return "sees another value than its own"; });
+  may_commit_ = false;
+  machine_.collective_failed("the ranks disagree", true);
+  carry_out();
+  const Reduced next = co_await halted();
+  co_return next;
 }
 
 void WorkerProcess::open_step() {
@@ -366,6 +389,13 @@ Task<WorkerProcess::Reduced> WorkerProcess::halted() {
       world_.violated("recovery_seat", to_string(id_) + " is halted and gets a planned seat");
       co_return Reduced::kEnd;
     case SeatKind::kDismissed:
+      co_return Reduced::kEnd;
+    case SeatKind::kDisagreed:
+      if (!world_.supervisor_was_lost) {
+        world_.violated("the_newest_goes", to_string(id_) + " fails because of a worker that has joined");
+      }
+      world_.undisturbed = false;
+      die(0, SIGKILL);
       co_return Reduced::kEnd;
   }
   co_return Reduced::kEnd;

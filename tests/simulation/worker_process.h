@@ -89,6 +89,8 @@ class WorkerProcess {
   Task<Reduced> reduce(std::string what, bool of_step);
   Task<std::optional<Sum>> collective(Part part);
   Task<bool> wait_for_header();
+  bool sees_another_value() const;
+  Task<Reduced> disagree();
   Task<Reduced> halted();
   Task<bool> rejoin();  // false: the end
   Task<bool> finish_transfers();

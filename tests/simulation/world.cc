@@ -11,6 +11,7 @@ namespace elastictrain::simulation {
 World::World(std::uint64_t seed, Setup chosen, std::size_t trace_lines)
     : setup(std::move(chosen)),
       rng(seed),
+      oddness(seed ^ 0x0dd0ddULL),
       trace(trace_lines),
       oracle(setup.program.samples),
       plane(queue, rng, links()) {}

@@ -59,6 +59,7 @@ struct FaultRates {
   double build_fails = 0;
   double crashes_at_start = 0;
   double never_ready = 0;  // a worker that starts while others train
+  double odd = 0;          // a worker that joins others holds another value: the ranks disagree
 };
 
 class World {
@@ -72,6 +73,7 @@ class World {
   FaultRates fault_rates;
   EventQueue queue;
   Rng rng;
+  Rng oddness;  // a source of its own, so that runs without odd workers do not depend on it
   Trace trace;
   Oracle oracle;
   Disk disk;
@@ -99,6 +101,8 @@ class World {
   // No fault has occurred yet, or the run has reached its size after the last one: nothing justifies that a member
   // ends.
   bool undisturbed = true;
+  std::set<WorkerId> odd;            // the workers with another value
+  bool supervisor_was_lost = false;  // the next one does not know who is new
   // Something has been stopped, slow or caught in a loop: without that no loss is a hang.
   bool stalled = false;
   // Workers that were lost with an account that no surviving holder has reported since.

@@ -591,13 +591,24 @@ et_status et_boundary(et_session* session, uint32_t* parts) {
   });
 }
 
+et_status et_disagree(et_session* session, const char* reason) {
+  if (session == nullptr || reason == nullptr) return null_argument();
+  return guarded([&] { session->session.disagree(reason); });
+}
+
+et_status et_decline(et_session* session, const char* reason) {
+  if (session == nullptr || reason == nullptr) return null_argument();
+  return guarded([&] { session->session.decline(reason); });
+}
+
 et_status et_attach(et_session* session, const char* name, const void* data, size_t bytes) {
   if (session == nullptr || name == nullptr || (data == nullptr && bytes != 0)) return null_argument();
   return guarded([&] { session->session.attach(name, data, bytes); });
 }
 
 et_status et_attachment(const et_session* session, const char* name, void* data, size_t* bytes, int* found) {
-  if (session == nullptr || name == nullptr || bytes == nullptr || found == nullptr || (data == nullptr && *bytes != 0)) {
+  if (session == nullptr || name == nullptr || bytes == nullptr || found == nullptr ||
+      (data == nullptr && *bytes != 0)) {
     return null_argument();
   }
   const auto value = session->session.attachment(name);
@@ -614,7 +625,8 @@ et_status et_board_put(et_session* session, const char* key, const void* value, 
 }
 
 et_status et_board_get(et_session* session, const char* key, uint64_t wait_ms, void* value, size_t* bytes, int* found) {
-  if (session == nullptr || key == nullptr || bytes == nullptr || found == nullptr || (value == nullptr && *bytes != 0)) {
+  if (session == nullptr || key == nullptr || bytes == nullptr || found == nullptr ||
+      (value == nullptr && *bytes != 0)) {
     return null_argument();
   }
   *found = 0;

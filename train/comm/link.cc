@@ -41,7 +41,7 @@ std::optional<LinkHeader> Link::peek_header() {
 
 Status check_link_header(const LinkHeader& mine, const LinkHeader& theirs, std::uint32_t peer) {
   if (mine == theirs) return {};
-  return Error{ErrorCode::kInvalid,
+  return Error{ErrorCode::kMismatch,
                "ranks disagree about a collective operation: here number " + std::to_string(mine.sequence) + " with " +
                    std::to_string(mine.bytes) + " bytes, at rank " + std::to_string(peer) + " number " +
                    std::to_string(theirs.sequence) + " with " + std::to_string(theirs.bytes) + " bytes." +

@@ -109,7 +109,7 @@ Status ShmGroup::check_header(std::size_t rank) const {
 
 Status ShmGroup::mismatch(std::size_t rank, const ChunkHeader& theirs) const {
   return Error{
-      ErrorCode::kInvalid,
+      ErrorCode::kMismatch,
       "ranks disagree about a collective operation: here number " + std::to_string(current_.operation >> 8) + " with " +
           std::to_string(current_.bytes) + " bytes, at local rank " + std::to_string(rank) + " number " +
           std::to_string(theirs.operation >> 8) + " with " + std::to_string(theirs.bytes) + " bytes." +

@@ -24,8 +24,9 @@ class CollectiveGate {
     if (status) {
       plane_->leave_collective();
     } else {
-      plane_->collective_failed(std::string(what) + " of step " + std::to_string(course_.next_step()) +
-                                " failed: " + status.error().message);
+      plane_->collective_failed(
+          std::string(what) + " of step " + std::to_string(course_.next_step()) + " failed: " + status.error().message,
+          status.error().code == ErrorCode::kMismatch);
     }
     return status;
   }

@@ -402,8 +402,8 @@ bool ControlPlane::enter_collective() {
 void ControlPlane::leave_collective() {
   drive([](WorkerMachine& machine) { machine.leave_collective(); });
 }
-void ControlPlane::collective_failed(const std::string& reason) {
-  drive([&](WorkerMachine& machine) { machine.collective_failed(reason); });
+void ControlPlane::collective_failed(const std::string& reason, bool disagrees) {
+  drive([&](WorkerMachine& machine) { machine.collective_failed(reason, disagrees); });
 }
 void ControlPlane::step_committed(Step step, bool everyone_ready) {
   pace_->step_done(SteadyClock::now());

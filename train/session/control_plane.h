@@ -84,7 +84,7 @@ class ControlPlane {
   bool waits_for_meeting() const;
   bool enter_collective();
   void leave_collective();
-  void collective_failed(const std::string& reason);
+  void collective_failed(const std::string& reason, bool disagrees = false);
   void step_committed(Step step, bool everyone_ready);
   void step_discarded();
   void checkpoint_begins();
@@ -169,7 +169,7 @@ class ControlPlane {
   Parking parking_ = Parking::kNot;
   std::uint64_t run_epoch_ = 0;      // as far as it is known
   std::uint64_t epoch_answers_ = 0;  // so far
-  WorkerId successor_;  // the worker of the machine since kReseated
+  WorkerId successor_;               // the worker of the machine since kReseated
 
   Board board_{[this](const protocol::WorkerToAgent& message) { link_->send(message); }};
   std::optional<TermNotice> term_;

@@ -72,7 +72,8 @@ bool Membership::begin_first_generation(TakenSeat taken) {
   parts_.checkpoints.resume();
   require_a_beginning();
   if (const Status replicated = replicate_from_first_rank(); !replicated) {
-    if (replicated.error().code == ErrorCode::kInvalid) parts_.lifecycle.fail(replicated.error().message);
+    const auto code = replicated.error().code;
+    if (code == ErrorCode::kInvalid || code == ErrorCode::kMismatch) parts_.lifecycle.fail(replicated.error().message);
     parts_.plane->collective_failed(replicated.error().message);
     return false;
   }

@@ -14,6 +14,7 @@ bool Recovery::take_seat() {
     stop_as_orphan();
     return false;
   }
+  if (taken->kind == Kind::kDisagreed) parts_.lifecycle.fail(taken->disagreement);
   if (taken->kind == Kind::kContinue) {
     sit_down(std::move(*taken));
     return true;

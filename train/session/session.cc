@@ -144,6 +144,12 @@ void Session::note(std::string_view key, std::string_view value) {
 Boundary Session::boundary() {
   return impl_->boundary();
 }
+void Session::disagree(std::string_view reason) {
+  impl_->disagree(reason);
+}
+void Session::decline(std::string_view reason) {
+  impl_->decline(reason);
+}
 void Session::attach(std::string_view name, const void* data, std::size_t bytes) {
   impl_->attach(name, data, bytes);
 }

@@ -136,7 +136,7 @@ void Session::Impl::end_link(bool program_is_done, bool in_the_middle) {
   const bool stays = lifecycle_.outcome != Outcome::kLeft && lifecycle_.outcome != Outcome::kStopped;
   const bool was_member = lifecycle_.started && worker.seating.seat().communicator && stays;
   if (program_is_done && was_member && !lifecycle_.finish_reported) {
-    plane_->send(protocol::WorkerFinished{worker.course.committed_step()});
+    plane_->send(protocol::WorkerFinished{worker.course.committed_step(), true});
   }
   if (program_is_done && !in_the_middle) leave_mpi();
   plane_->close(kFlushAtEnd);

@@ -324,6 +324,22 @@ Boundary Session::Impl::boundary() {
   return brings;
 }
 
+void Session::Impl::disagree(std::string_view reason) {
+  require_step("disagree() outside a step; call it between the step's sums and commit_step()");
+  finish_sums();
+  auto& worker = *worker_;
+  if (worker.runner.step().discarded) return;
+  const std::string what = "step " + std::to_string(worker.course.next_step()) + ": " + std::string(reason);
+  if (!plane_) lifecycle_.fail(what);
+  plane_->collective_failed(what, true);
+  settle(Error{ErrorCode::kMismatch, what}, true);
+}
+
+void Session::Impl::decline(std::string_view reason) {
+  lifecycle_.require(!lifecycle_.started, "decline() after start(); it is for a worker that is no member");
+  if (plane_) plane_->send(protocol::WorkerDeclines{std::string(reason)});
+}
+
 void Session::Impl::attach(std::string_view name, const void* data, std::size_t bytes) {
   require_step("attach() outside a step; call it between next_batch() and commit_step()");
   lifecycle_.require(data != nullptr || bytes == 0, "attach() with a null pointer; pass the value's address");

@@ -53,6 +53,8 @@ class __attribute__((visibility("hidden"))) Session::Impl {
   void all_reduce_typed(void* gradient, std::size_t count, DataType type, bool in_background);
   void wait_all_reduce();
   Boundary boundary();
+  void disagree(std::string_view reason);
+  void decline(std::string_view reason);
   void attach(std::string_view name, const void* data, std::size_t bytes);
   const std::vector<std::byte>* attachment(std::string_view name) const { return program_.attachments.find(name); }
   void commit_step(const StepMetrics& metrics);

@@ -29,6 +29,8 @@ void WorkerMachine::hear(const protocol::WorkerDown& message) {
     abort(aborted->fence);
   } else if (std::holds_alternative<protocol::Dismiss>(message)) {
     dismissed_ = true;
+  } else if (const auto* disagreed = std::get_if<protocol::Disagreed>(&message)) {
+    if (disagreed->generation == broken_ && generation_ == broken_) disagreement_ = disagreed->reason;
   }
   wake();
 }
@@ -121,14 +123,15 @@ void WorkerMachine::answer_if_settled() {
   broken_ = 0;
 }
 
-void WorkerMachine::say_halted(Generation fence, const std::string& reason) {
+void WorkerMachine::say_halted(Generation fence, const std::string& reason, bool disagrees) {
   say(protocol::WorkerHalted{.fence = fence,
                              .generation = generation_,
                              .committed_step = committed_step_,
                              .has_state = has_state_,
                              .in_loop = in_loop_,
                              .reason = reason,
-                             .has_gradients = has_gradients_});
+                             .has_gradients = has_gradients_,
+                             .disagrees = disagrees});
 }
 
 WorkerMachine::Plans::iterator WorkerMachine::find(Generation generation) {
@@ -187,7 +190,7 @@ void WorkerMachine::leave_collective() {
   answer_if_settled();
 }
 
-void WorkerMachine::collective_failed(const std::string& reason) {
+void WorkerMachine::collective_failed(const std::string& reason, bool disagrees) {
   if (over_) {
     effects_.emplace_back(AbortSeat{});
     return;
@@ -196,9 +199,9 @@ void WorkerMachine::collective_failed(const std::string& reason) {
   drop_dead_plans();
   if (generation_ == 0 || generation_ <= fence_) return answer_if_settled();
   if (std::exchange(broken_, generation_) == generation_) return;
-  // Peers that still wait for this worker must stop waiting.
+  // Before its peers, which must stop waiting for this worker, report that they have lost it.
+  say_halted(0, reason, disagrees);
   effects_.emplace_back(AbortSeat{});
-  say_halted(0, reason);
 }
 
 void WorkerMachine::step_committed(Step step, bool everyone_ready) {
@@ -249,6 +252,7 @@ const protocol::GenerationPlan* WorkerMachine::ready_plan() const {
 std::optional<WorkerMachine::NextSeat> WorkerMachine::take_seat(bool at_boundary) {
   if (over_) return std::nullopt;
   if (at_boundary) return take_agreed();
+  if (disagreement_) return NextSeat{.kind = SeatKind::kDisagreed, .disagreement = *disagreement_};
   std::optional<NextSeat> next;
   if (in_loop_ && seat_is_void()) next = take_recovery();
   if (!in_loop_ && generation_ == 0) next = take_first();

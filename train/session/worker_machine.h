@@ -71,9 +71,10 @@ class WorkerMachine {
   void state_complete();  // the promised state has arrived
   void step_opened();     // next_batch() gave a batch: kOutside -> kComputing
   // Call it before each bucket. False: the seat is void; the thread halts and waits for its next seat.
-  bool enter_collective();                            // -> kReducing
-  void leave_collective();                            // it succeeded: -> kUpdating, or kOutside between two steps
-  void collective_failed(const std::string& reason);  // -> kHalted; sends WorkerHalted unless an Abort came first
+  bool enter_collective();  // -> kReducing
+  void leave_collective();  // it succeeded: -> kUpdating, or kOutside between two steps
+  // -> kHalted; sends WorkerHalted unless an Abort came first. `disagrees`: as in WorkerHalted.
+  void collective_failed(const std::string& reason, bool disagrees = false);
   // `everyone_ready`: the step's lane reported it, and take_seat(true) follows. It holds even if an Abort has arrived
   // since: other workers have taken that seat, and all workers at the same step must divide the next one alike.
   void step_committed(Step step, bool everyone_ready);  // -> kOutside
@@ -97,6 +98,7 @@ class WorkerMachine {
     kLeave,      // not a member of what comes next
     kStop,       // the run stops here
     kDismissed,  // not needed anymore
+    kDisagreed,  // the ranks disagree and nobody is newer than the others: the program fails
   };
   struct NextSeat {
     SeatKind kind = SeatKind::kPlanned;
@@ -106,6 +108,7 @@ class WorkerMachine {
     // communicator, no WorkerActive; a leaver, or a run that was to stop, continues with the recovery.
     bool is_void = false;
     bool writes_checkpoint = false;  // kStop in a recovery
+    std::string disagreement = {};   // kDisagreed: what it is about
   };
   // `at_boundary`: the lane reported that all workers are ready. The seat that is returned becomes the current one.
   std::optional<NextSeat> take_seat(bool at_boundary);
@@ -147,7 +150,7 @@ class WorkerMachine {
   bool settled() const;
   static bool is_place(const Upcoming& upcoming);
   void answer_if_settled();
-  void say_halted(Generation fence, const std::string& reason);
+  void say_halted(Generation fence, const std::string& reason, bool disagrees = false);
   Plans::iterator find(Generation generation);
   NextSeat take(Plans::iterator upcoming, SeatKind kind);
   std::optional<NextSeat> take_agreed();
@@ -170,6 +173,7 @@ class WorkerMachine {
   bool has_gradients_ = true;
   bool in_loop_ = false;
   bool dismissed_ = false;
+  std::optional<std::string> disagreement_;  // that nobody newer is to blame for
   bool over_ = false;
   Plans upcoming_;
 };

@@ -52,6 +52,30 @@ struct GivenUp {
 };
 ET_RECORD(GivenUp, "given_up", "A change failed repeatedly: the run stays as it is.", ET_FIELD(reason))
 
+struct Disagreement {
+  WorkerId worker;
+  Generation generation = 0;
+  std::string reason;
+};
+ET_RECORD(Disagreement, "disagreement", "Values or calls that must be equal on all ranks are not, says this worker.",
+          ET_FIELD(worker), ET_FIELD(generation), ET_FIELD(reason))
+
+struct NewcomerSentAway {
+  WorkerId worker;
+  std::string reason;
+};
+ET_RECORD(NewcomerSentAway, "newcomer_sent_away",
+          "A new worker could not join, or the ranks disagree since it came: the others repeat the step without it.",
+          ET_FIELD(worker), ET_FIELD(reason))
+
+struct GrowRefused {
+  std::uint32_t size = 0;
+  std::string reason;
+};
+ET_RECORD(GrowRefused, "grow_refused",
+          "New workers could not join, twice in a row: the run has at most `size` until a user asks for a size.",
+          ET_FIELD(size), ET_FIELD(reason))
+
 struct Commit {
   Generation generation = 0;
   std::uint64_t world_size = 0;
@@ -185,7 +209,9 @@ struct RunState {
   std::optional<std::string> lease_reason;
   std::optional<bool> lease_hold;
   std::optional<bool> lease_moves;
-  std::optional<bool> unsettled;  // taken over in the middle of a change, and not all workers have reported since
+  std::optional<std::uint32_t> refused_size;  // as in "grow_refused"
+  std::optional<std::string> refused_reason;
+  std::optional<bool> unsettled;   // taken over in the middle of a change, and not all workers have reported since
 };
 ET_RECORD(
     RunState, "run_state",
@@ -206,9 +232,11 @@ ET_RECORD(
     ET_FIELD(target_synchronization).since(2).was("wished_synchronization"), ET_FIELD(last_agent),
     ET_FIELD(last_worker), ET_FIELD(only_counts).since(4), ET_FIELD(only_slots).since(4),
     ET_FIELD(lease_version).since(4), ET_FIELD(lease_slots).since(4), ET_FIELD(lease_reason).since(4),
-    ET_FIELD(lease_hold).since(4), ET_FIELD(lease_moves).since(5), ET_FIELD(unsettled).since(2))
+    ET_FIELD(lease_hold).since(4), ET_FIELD(lease_moves).since(5), ET_FIELD(refused_size).since(6),
+    ET_FIELD(refused_reason).since(6), ET_FIELD(unsettled).since(2))
 
-using ChangeRecords = RecordList<Prepare, Prepared, Cancel, GivenUp, Commit, Active, GenerationComplete, Idle, Abort,
-                                 Halted, HaltSettled, BelowMin, StateLost, RunState>;
+using ChangeRecords =
+    RecordList<Prepare, Prepared, Cancel, GivenUp, Disagreement, NewcomerSentAway, GrowRefused, Commit, Active,
+               GenerationComplete, Idle, Abort, Halted, HaltSettled, BelowMin, StateLost, RunState>;
 
 }  // namespace elastictrain::core::record

@@ -16,7 +16,7 @@
 namespace elastictrain::core::record {
 
 // Version of the schema that this program writes; it reads all versions up to it.
-inline constexpr std::uint32_t kSchemaVersion = 5;
+inline constexpr std::uint32_t kSchemaVersion = 6;
 
 struct RecordName {
   std::string_view event;
@@ -52,7 +52,10 @@ template <class... R>
 struct RecordList {};
 
 // ET_RECORD(Type, "event" or (RecordName), "meaning", ET_FIELD(first), ET_FIELD(second).since(2), …)
-#define ET_FIELD(name) Field{#name, &R::name}  // braces: clang 14 knows no parentheses for aggregates
+#define ET_FIELD(name) \
+  Field {              \
+#name, &R::name    \
+  }  // braces: clang 14 knows no parentheses for aggregates
 #define ET_RECORD(Type, event, meaning, ...) ET_RECORD_RENAMED(Type, (RecordName{event, meaning}), __VA_ARGS__)
 #define ET_RECORD_RENAMED(Type, record_name, ...)                    \
   constexpr RecordName name_of_record(const Type*) {                 \

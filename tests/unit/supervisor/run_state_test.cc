@@ -23,12 +23,12 @@ std::string text_of(const Resumed& run) {
                      " target " + std::to_string(run.target) + " " + run.target_reason + " ids " +
                      std::to_string(run.last_agent) + " " + std::to_string(run.last_worker) +
                      (run.unsettled ? " unsettled" : "") +
+                     (run.refused ? " refused " + std::to_string(run.refused->size) + " " + run.refused->reason : "") +
                      (run.hold ? std::string(" held ") + (run.hold->duration.count() > 0 ? "for a time" : "") : "") +
                      " batch " + std::to_string(run.plan_update.program_batch.value_or(0));
   for (const auto& agent : run.agents) {
-    text +=
-        " a" + std::to_string(agent.agent.value) + agent.host + std::to_string(agent.slots) + (agent.drain ? "!" : "") +
-        (agent.drained ? "-" : "") + (agent.noticed ? "n" : "");
+    text += " a" + std::to_string(agent.agent.value) + agent.host + std::to_string(agent.slots) +
+            (agent.drain ? "!" : "") + (agent.drained ? "-" : "") + (agent.noticed ? "n" : "");
   }
   for (const auto& worker : run.workers) {
     text += " w" + std::to_string(worker.worker.value) + "@" + std::to_string(worker.agent.value) + ":" +
@@ -131,7 +131,13 @@ TEST_CASE("one record of the whole state equals all the records before it") {
        [](Run& run) {
          run.feed(Resize{1, 3, "more"});
        }},
-      {"join", [](Run& run) { run.ready(3); }},
+      {"declined", [](Run& run) { run.say(3, protocol::WorkerDeclines{"no"}); }},
+      {"refused", [](Run& run) { run.say(4, protocol::WorkerDeclines{"no"}); }},
+      {"resize again",
+       [](Run& run) {
+         run.feed(Resize{2, 3, "more"});
+       }},
+      {"join", [](Run& run) { run.ready(5); }},
       {"notice",
        [](Run& run) {
          run.feed(HostNoticed{AgentId{2}, "it goes away"});

@@ -29,6 +29,8 @@ std::string returned_of(const Calls& calls) {
 Calls calls_with_values(Session& session) {
   return {
       {"boundary", [&] { session.boundary(); }},
+      {"disagree", [&] { session.disagree("reason"); }},
+      {"decline", [&] { session.decline("reason"); }},
       {"attach", [&] { session.attach("key", &value, sizeof value); }},
       {"attachment", [&] { (void)session.attachment("key"); }},
       {"board_put", [&] { session.board_put("key", &value, sizeof value); }},

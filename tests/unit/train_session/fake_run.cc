@@ -246,6 +246,8 @@ void FakeRun::record(WorkerRecord& worker, protocol::WorkerToAgent message) {
     steps.insert(steps.end(), audit->steps.begin(), audit->steps.end());
   } else if (auto* halted = std::get_if<protocol::WorkerHalted>(&message)) {
     worker.halts.push_back(*halted);
+  } else if (auto* declines = std::get_if<protocol::WorkerDeclines>(&message)) {
+    worker.declines = declines->reason;
   } else if (auto* put = std::get_if<protocol::BoardPut>(&message)) {
     hear_for_board(worker, *put);
   } else if (auto* get = std::get_if<protocol::BoardGet>(&message)) {
@@ -262,7 +264,8 @@ void FakeRun::hear_for_board(const WorkerRecord& worker, const protocol::BoardPu
 
 void FakeRun::hear_for_board(const WorkerRecord& worker, const protocol::BoardGet& get) {
   if (!answers_board_) return;
-  if (get.wait_ms == 0 && !board_.contains(get.key)) return send_to(worker, protocol::BoardAnswer{.number = get.number});
+  if (get.wait_ms == 0 && !board_.contains(get.key))
+    return send_to(worker, protocol::BoardAnswer{.number = get.number});
   board_questions_.emplace_back(&worker, get);
   answer_questions();
 }
@@ -271,7 +274,8 @@ void FakeRun::answer_questions() {
   std::erase_if(board_questions_, [this](const auto& question) {
     const auto value = board_.find(question.second.key);
     if (value == board_.end()) return false;
-    send_to(*question.first, protocol::BoardAnswer{.number = question.second.number, .found = true, .value = value->second});
+    send_to(*question.first,
+            protocol::BoardAnswer{.number = question.second.number, .found = true, .value = value->second});
     return true;
   });
 }
@@ -360,6 +364,10 @@ std::vector<WorkerId> FakeRun::living() const {
 
 void FakeRun::tell_orphaned(WorkerId worker) {
   send(worker, protocol::Orphaned{"the test says so"});
+}
+
+void FakeRun::tell_disagreed(WorkerId worker, const std::string& reason) {
+  send(worker, protocol::Disagreed{workers_.at(worker).active.rbegin()->first, reason});
 }
 
 }  // namespace elastictrain::test

@@ -41,6 +41,7 @@ struct WorkerRecord {
   std::vector<protocol::AuditStep> notified_of_state;
   std::vector<protocol::WorkerHalted> halts;
   std::map<std::string, std::string> notes;
+  std::string declines;
   std::vector<protocol::WorkerRequest> requests;
   std::map<Generation, protocol::WorkerSwap> swaps;
   std::optional<int> exit_code;  // 128 + signal if killed
@@ -124,6 +125,8 @@ class FakeRun {
   void add_member(WorkerId worker) { members_.push_back(worker); }
   void commit_for(const protocol::GenerationPlan& plan, const std::vector<WorkerId>& workers);
   void tell_orphaned(WorkerId worker);
+  // No member is newer than the others.
+  void tell_disagreed(WorkerId worker, const std::string& reason);
   // Prepare and commit.
   void recover_with(const protocol::GenerationPlan& plan);
   // From the answers to `fence`: the workers with the state, all others in the loop as joiners, and `spares`.

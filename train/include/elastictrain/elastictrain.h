@@ -165,10 +165,10 @@ typedef struct et_monitors {
 
 ET_API const char* et_version(void);
 ET_API const char* et_last_error(void); /* of the calling thread; never NULL */
-/* In a process that a worker has started to load data or for another part of its work, without a session: signals that all
- * processes of a job get (TERM, INT, USR1, USR2) do nothing, but TERM of the parent, of the agent and of `worker`, a process
- * id, ends it. INT, USR1 and USR2 that the program handles keep their effect. A process that a worker has forked ignores TERM
- * likewise without this call. */
+/* In a process that a worker has started to load data or for another part of its work, without a session: signals that
+ * all processes of a job get (TERM, INT, USR1, USR2) do nothing, but TERM of the parent, of the agent and of `worker`,
+ * a process id, ends it. INT, USR1 and USR2 that the program handles keep their effect. A process that a worker has
+ * forked ignores TERM likewise without this call. */
 ET_API void et_ignore_notices(int64_t worker);
 
 ET_API et_status et_session_create(et_session** session);
@@ -301,15 +301,20 @@ typedef enum et_boundary_part {
   ET_BOUNDARY_END = 8 /* of the data */
 } et_boundary_part;
 ET_API et_status et_boundary(et_session* session, uint32_t* parts);
-/* A value that becomes part of the checkpoint of the open step, if one is written; the first rank's counts. All of a step
- * together: 8 MiB. */
+/* Behind the step's sums: values that must be equal on all ranks are not. The newest members go, and it returns when
+ * the others have repeated the sums; ET_ERROR_SESSION if nobody is newer than the others. */
+ET_API et_status et_disagree(et_session* session, const char* reason);
+/* Before et_start(): this worker cannot join. End the program then. */
+ET_API et_status et_decline(et_session* session, const char* reason);
+/* A value that becomes part of the checkpoint of the open step, if one is written; the first rank's counts. All of a
+ * step together: 8 MiB. */
 ET_API et_status et_attach(et_session* session, const char* name, const void* data, size_t bytes);
-/* From the checkpoint with which this run has begun. `bytes`: in: room at `data`; out: the value's size, which is copied
- * if it fits. `found`, out: 0 if there is none. */
+/* From the checkpoint with which this run has begun. `bytes`: in: room at `data`; out: the value's size, which is
+ * copied if it fits. `found`, out: 0 if there is none. */
 ET_API et_status et_attachment(const et_session* session, const char* name, void* data, size_t* bytes, int* found);
 /* The board of the run: small values by key that its workers leave for one another, members or not, from
- * et_session_create() on; any thread. A value stays until it is replaced. A key has at most 200 bytes, a value 4 MiB, all
- * of the run 64 MiB. et_board_put() does not wait. */
+ * et_session_create() on; any thread. A value stays until it is replaced. A key has at most 200 bytes, a value 4 MiB,
+ * all of the run 64 MiB. et_board_put() does not wait. */
 ET_API et_status et_board_put(et_session* session, const char* key, const void* value, size_t bytes);
 /* Waits for the key at most `wait_ms`. `bytes`: in: room at `value`; out: the value's size, which is copied if it fits.
  * `found`, out: 0 if there is none, or no supervisor answers, for which it waits at least 5 seconds. */

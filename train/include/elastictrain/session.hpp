@@ -316,6 +316,15 @@ class ELASTICTRAIN_CPP_API Session {
   // commit may still prevent the change or the stop. Nothing for a worker that is behind, whose step is given up, and in
   // the batches of a round before its last one.
   Boundary boundary();
+  // Values or calls that must be equal on all ranks are not, as this worker sees behind the step's sums and before its
+  // update. If a member is newer than the last agreement, the newest ones go, and the call returns when the others have
+  // repeated the sums without them: their results are others. If nobody is, or alone, it throws SessionError, as a
+  // collective does in which the ranks disagree. A member is newer until the end of an epoch and two more steps have
+  // passed.
+  void disagree(std::string_view reason);
+  // Of a worker that is no member yet: it cannot join, and `reason` is a sentence for the user. End the program then,
+  // with any status: it is no failure. Once the second new worker has declined the run stays at its size.
+  void decline(std::string_view reason);
   // Adds a value to the checkpoint of the open step, if one is written: that of the worker that writes it counts, which
   // is the first rank (in an emergency one worker of each host). Call it before commit_step(), at least where boundary()
   // says so. All values of a step together: 8 MiB. A checkpoint has only what was attached to its very step: without

@@ -86,6 +86,8 @@ CALLS: Dict[str, Tuple[Any, ...]] = {
     "request_topology": (c_char_p,),
     "note": (c_char_p, c_char_p),
     "boundary": (POINTER(c_uint32),),
+    "disagree": (c_char_p,),
+    "decline": (c_char_p,),
     "attach": (c_char_p, c_char_p, c_size_t),
     "attachment": (c_char_p, c_void_p, POINTER(c_size_t), POINTER(c_int)),
     "board_put": (c_char_p, c_char_p, c_size_t),

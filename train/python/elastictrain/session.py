@@ -269,6 +269,16 @@ class Session:
         self._do("boundary", ctypes.byref(parts))
         return frozenset(name for bit, name in enumerate(_BOUNDARY) if parts.value >> bit & 1)
 
+    def disagree(self, reason: str) -> None:
+        """In a step, behind its sums and before the update: this worker sees values that must be equal on all ranks and are
+        not. The newest members go (those that joined since the last end of an epoch), and the call returns when the others
+        have repeated the sums without them. SessionError if nobody is newer than the others."""
+        self._do("disagree", reason.encode())
+
+    def decline(self, reason: str) -> None:
+        """Before start(): this worker cannot join; the sentence is for the user. End the program then, with any status."""
+        self._do("decline", reason.encode())
+
     def attach(self, name: str, value: bytes) -> None:
         """In a step: a value that becomes part of its checkpoint, if one is written; the first rank's counts. All of a step
         together: 8 MiB. A checkpoint of a step to which nothing was attached has none."""
