@@ -149,6 +149,7 @@ struct Resumed {
   std::uint64_t last_worker = 0;
   std::optional<SizeHold> hold;
   std::optional<GrowRefusal> refused;
+  bool restarting = false;  // all state was lost, and nothing has trained since
   LeaseState lease;
   std::vector<std::pair<WorkerId, protocol::WorkerAudit>> audits;  // in audit mode, what the ledger held
 };

@@ -260,6 +260,7 @@ void JournalFold::on(const record::GenerationComplete& about) {
   if (!plan.members.empty()) remember(about.generation, about.first_step != 0 ? about.first_step : plan.first_step);
   state_.now = std::move(plan);
   state_.generation = about.generation;
+  state_.restarting = false;
   state_.issued = std::max(state_.issued, about.generation);
   state_.committed.reset();
   state_.plans.clear();
@@ -307,6 +308,7 @@ void JournalFold::on(const record::HaltSettled& about) {
 }
 
 void JournalFold::on(const record::StateLost&) {
+  state_.restarting = true;
   state_.generation = 0;
   state_.now = Plan{};
   state_.committed.reset();
@@ -349,6 +351,7 @@ void JournalFold::on(const record::RunState& about) {
   state.target = about.target;
   state.target_reason = about.target_reason;
   state.plan_update = plan_update_of(about);
+  state.restarting = about.restarting.value_or(false);
   if (about.refused_size) state.refused = GrowRefusal{*about.refused_size, about.refused_reason.value_or("")};
   if (about.held_ms) state.hold = SizeHold{Millis(*about.held_ms)};
   state.last_agent = about.last_agent;
@@ -470,6 +473,7 @@ Resumed JournalFold::result() const {
   resumed.plan_update = state_.plan_update;
   resumed.hold = state_.hold;
   resumed.refused = state_.refused;
+  resumed.restarting = state_.restarting;
   resumed.lease = state_.lease;
   add_unsettled(resumed);
   resumed.finished.assign(state_.finished.begin(), state_.finished.end());

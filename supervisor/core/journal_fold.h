@@ -84,6 +84,7 @@ class JournalFold {
     UpdatePlan plan_update;
     std::optional<SizeHold> hold;
     std::optional<GrowRefusal> refused;
+    bool restarting = false;  // all state was lost, and nothing has trained since
     bool leased = false;
     LeaseState lease;
     std::uint32_t plain_restarts = 0;

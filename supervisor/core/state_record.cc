@@ -50,6 +50,7 @@ Journal StateRecord::make(Instant now) const {
     state.refused_size = desired_.refused->size;
     state.refused_reason = desired_.refused->reason;
   }
+  if (training_.restarting) state.restarting = true;
   if (desired_.held) state.held_ms = desired_.hold_left_ms(now).value_or(0);
   write_update(desired_.update, state);
   state.last_agent = roster_.last_agent();

@@ -127,7 +127,7 @@ void Takeover::restore_generation(const Resumed& event) {
   }
   for (WorkerId id : event.unsettled_members) seat(id, 0);
   training_.generation = seated.empty() ? 0 : event.generation;
-  training_.restarting = seated.empty() && !training_.lineage.empty();
+  training_.restarting = seated.empty() && (event.restarting || !training_.lineage.empty());
   startup_.elastic = training_.generation != 0 || !seated.empty() || training_.restarting;
   startup_.spawned = startup_.spawned || training_.restarting;
   training_.size_reason = "the run was taken over";

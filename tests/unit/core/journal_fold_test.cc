@@ -62,6 +62,18 @@ TEST_CASE("a change that some workers had adopted begins the generation only for
   CHECK(lineage_after(record::RunResumed{}) == 0);
 }
 
+TEST_CASE("a run that lost its state before its first step was on disk starts again under a later supervisor, too") {
+  record::Commit commit{1, 1, ""};
+  const Record lost = record::StateLost{2, 0, true, "the host lost its power"};
+  record::GenerationComplete complete;
+  complete.generation = 3;
+  complete.members = {WorkerId{2}};
+  CHECK_FALSE(fold_of({opened_with(1), commit}).restarting);
+  CHECK(fold_of({opened_with(1), commit, lost}).restarting);
+  CHECK(fold_of({opened_with(1), commit, lost, record::RunResumed{}}).restarting);
+  CHECK_FALSE(fold_of({opened_with(1), commit, lost, complete}).restarting);
+}
+
 TEST_CASE("a change that is given up gives the run its size, unless the run ends with it or never began") {
   record::GenerationComplete complete;
   complete.generation = 1;
