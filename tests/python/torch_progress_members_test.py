@@ -122,18 +122,18 @@ class Members(unittest.TestCase):
         self.assertEqual(second.result["count"], 12)
         self.assertEqual(third.result["count"], 12)
 
-    def test_a_hash_over_common_values_shows_a_joiner_that_went_wrong(self):
+    def test_a_joiner_that_went_wrong_finds_it_among_what_the_others_hold_alike(self):
         veterans = [Member(self.train, rank).give(at=5) for rank in (0, 1)]
         tables = [veteran.table for veteran in veterans]
-        hashes = []
+        strayed = []
 
-        def note(progress):
-            progress.watch(tables)
-            hashes.append(progress.shared_hash())
+        def look(progress):
+            strayed.append(progress.strayed(tables))
+            self.assertEqual(progress.strayed(tables[:1]), {}, "one cannot tell what is its own")
         for record in (veterans[0].record, veterans[1].record, Member(self.train, 0, begin=1).give(at=5).record):
-            Member(self.train, 2).join(record, tables, after=note)
-        self.assertEqual(hashes[0], hashes[1])
-        self.assertNotEqual(hashes[0], hashes[2])
+            Member(self.train, 2).join(record, tables, after=look)
+        self.assertEqual(strayed[:2], [{}, {}])
+        self.assertIn("train().count", strayed[2])
 
     def test_models_of_the_caller_are_not_carried_but_for_their_plain_attributes(self):
         models = [torch.nn.Linear(200, 200) for _ in range(2)]

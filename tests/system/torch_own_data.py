@@ -76,8 +76,22 @@ class NoOptimizer:
         """There are no gradients before the first pass."""
 
 
+def behave_oddly(optimizer):
+    """What only a worker does that came later, in its fourth step. It counts them in a file, since a variable is taken over."""
+    with open(f"{STOP}-{os.getpid()}", "a", encoding="utf-8") as file:
+        file.write(".")
+        if file.tell() != 4:
+            return
+    if CASE == "odd-rate":
+        optimizer.param_groups[0]["weight_decay"] = 0.5
+    elif CASE == "odd-call":
+        dist.all_reduce(torch.zeros(3))
+
+
 def train(model, optimizer):
     iteration, unheard, last_world, data = 0, 0, dist.get_world_size(), batches()
+    rounds = 0
+    is_odd = os.environ["ELASTICTRAIN_WORKER_ID"] not in "12"
     while True:
         for group in optimizer.param_groups:
             group["lr"] = rate_of(iteration)
@@ -86,6 +100,9 @@ def train(model, optimizer):
         # A worker takes part in its first step without a word of its own.
         unheard += abs(heard - world) > 1e-4 and abs(heard - last_world) > 1e-4
         iteration, last_world = iteration + 1, world
+        rounds += 2 if is_odd and CASE == "odd-count" else 1
+        if is_odd and CASE.startswith("odd-"):
+            behave_oddly(optimizer)
         time.sleep(0.02)
         if iteration % 5 == 0 and is_over():
             return iteration, unheard

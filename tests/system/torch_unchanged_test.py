@@ -58,9 +58,26 @@ class Changed(Case):
             first = pids(run.status())
             run.do("resize", run.name, 3)
             run.wait_text(reason, START_S)
+            self.assertIn(reason.removeprefix("could not join: "), run.wait_event("grow_refused", timeout=START_S)["reason"])
             run.wait_more_steps(8, START_S)
             self.assertEqual(pids(run.status()), first)
-            self.assertEqual(run.events("worker_lost") + run.events("abort"), [])
+            self.assertEqual(run.events("loss") + run.events("abort"), [])
+            self.ends(run)
+
+    def sends_away(self, case, reason, is_seen_soon=True):
+        """A third worker joins and turns out to be another than the two before it. They lose nothing but a step."""
+        with self.started("torch_own_data.py", case, (1, 2, 3)) as run:
+            run.wait_size(2, START_S)
+            first = pids(run.status())
+            answer = run.command("resize", run.name, "3", *(["--wait"] if is_seen_soon else []), timeout=4 * START_S)
+            if is_seen_soon:
+                self.assertNotEqual(answer.returncode, 0)
+                self.assertIn(reason, answer.stdout + answer.stderr)
+            self.assertIn(reason, run.wait_event("grow_refused", timeout=START_S)["reason"])
+            run.wait_size(2, START_S)
+            run.wait_more_steps(8, START_S)
+            self.assertEqual(pids(run.status()), first)
+            self.assertEqual(run.events("loss"), [])
             self.ends(run)
 
     def refuses(self, script, case, sentence, status=1):
@@ -104,6 +121,16 @@ class OwnData(Changed):
 
     def test_updates_without_an_optimizer_are_refused(self):
         self.refuses("torch_own_data.py", "own-update", "the gradients of this backward pass would not be averaged")
+
+    def test_a_new_worker_with_another_rate_goes(self):
+        self.sends_away("odd-rate", "small state is not equal on all workers")
+
+    def test_a_new_worker_with_another_count_goes(self):
+        self.sends_away("odd-count", "the new worker's script holds another value than the others' in train().rounds",
+                        is_seen_soon=False)
+
+    def test_a_new_worker_with_another_collective_goes(self):
+        self.sends_away("odd-call", "ranks disagree")
 
     def test_a_loop_that_cannot_be_set_lets_nobody_join(self):
         self.trains_on_without("torch_own_data.py", "comprehension", "could not join: ")

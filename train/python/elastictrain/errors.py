@@ -11,3 +11,7 @@ class SessionError(ElasticError):
 
 class Interrupted(ElasticError):
     """A call outside of a step was interrupted by a change of the membership. Ask for the next batch, then repeat it."""
+
+
+class Unequal(RuntimeError):
+    """Values that must be equal on all workers are not."""

@@ -20,6 +20,9 @@ def main() -> None:
         if end.code in (None, 0):
             script.finish_or_exit()
         raise
+    except Exception as error:
+        script.decline(error)
+        raise
     script.finish_or_exit()
 
 

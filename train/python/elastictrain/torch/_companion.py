@@ -12,6 +12,7 @@ from ._gradients import Gradients, submit
 from ._host_floats import BESIDE, HostFloats
 from ._likeness import Likeness
 from ._state import State
+from ..errors import SessionError, Unequal
 from ..session import Session
 
 
@@ -71,3 +72,17 @@ class Companion:
         self._likeness.check(self._alike.read())
         self._buffers.take()
         return self._used.read()
+
+    def take_equal(self) -> Optional[List[float]]:
+        """As take(). Where workers differ the newest go, and the values are taken of the sums that the others have repeated."""
+        while True:
+            try:
+                return self.take()
+            except Unequal as error:
+                self._disagree(error)
+
+    def _disagree(self, error: Unequal) -> None:
+        try:
+            self._session.disagree(str(error).partition(";")[0])
+        except SessionError:  # nobody is newer than the others
+            raise error from None

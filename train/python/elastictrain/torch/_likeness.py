@@ -9,6 +9,7 @@ from typing import List, Optional, Sequence, Tuple
 import torch
 
 from ._host_floats import HostFloats
+from ..errors import Unequal
 
 PER_STEP = 4
 STRIDE = 7919  # between the elements of a parameter that are compared; prime
@@ -52,7 +53,7 @@ class Likeness:
         return found
 
     def check(self, mean: Sequence[float]) -> None:
-        """Of the workers with samples. Raises RuntimeError that names a tensor whose value here is another one."""
+        """Of the workers with samples. Raises Unequal that names a tensor whose value here is another one."""
         if self._mine is None:
             return
         for name, mine, all_of_them in zip(self._compared, self._mine, mean):
@@ -60,7 +61,7 @@ class Likeness:
             if not both_no_number and not abs(mine - all_of_them) <= TOLERANCE * abs(all_of_them) + SMALLEST:
                 if mine == all_of_them:  # both infinite
                     continue
-                raise RuntimeError(f"'{name}' is not equal on all workers: an element is {mine:.6g} here and "
+                raise Unequal(f"'{name}' is not equal on all workers: an element is {mine:.6g} here and "
                                    f"{all_of_them:.6g} in the mean. Only an update with averaged gradients, made alike on all "
                                    "workers, may change parameters and what belongs to the update")
 

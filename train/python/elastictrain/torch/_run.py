@@ -366,7 +366,7 @@ class ElasticRun:
         self._companion.send(batch is not None and batch.local_samples > 0, is_equal)
 
     def _take_companion(self) -> Optional[List[float]]:
-        used = self._companion.take()
+        used = self._companion.take_equal()
         if self._is_new:  # what a joiner writes from here on is written to the state that it received
             self._first.adopt()
         return used

@@ -20,7 +20,8 @@ from torch.utils.data import DataLoader
 from . import _elastic, _loader, _sampling
 from ._group_board import is_starter
 from ._script_run import Epoch, ScriptRun
-from ._takeover import Takeover
+from ._takeover import Declined, Takeover
+from .progress._hook import is_own_file
 from ..errors import ElasticError
 from ..session import Session
 
@@ -282,6 +283,15 @@ class Script:
             print(f"elastictrain: made elastic: {makes}; gradients are averaged over all workers", flush=True)
             print(f"elastictrain: data: {data}", flush=True)
             print(f"elastictrain: a new worker {joins}", flush=True)
+
+    def decline(self, error: Exception) -> None:
+        """What ends a worker before it is a member is said where the run says why it does not grow."""
+        session = self.run.session if self.run is not None else self._session
+        if session is None or is_starter() or self._has_place or isinstance(error, Declined):
+            return
+        place = next((f" ({frame.filename}:{frame.lineno})" for frame in reversed(traceback.extract_tb(error.__traceback__))
+                      if is_own_file(frame.filename)), "")
+        session.decline(f"its script ended with {type(error).__name__}: {str(error)[:300]}{place}")
 
     def finish(self) -> None:
         """The script is at its end: so are the data, for all workers."""

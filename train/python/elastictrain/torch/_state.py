@@ -14,6 +14,7 @@ from ._buffers import Buffer, Buffers
 from ._host_floats import HostFloats
 from ._optimizers import ScaledRates
 from ._python_state import PythonState
+from ..errors import Unequal
 from ..session import Session
 
 LENGTH_BYTES = 4
@@ -87,7 +88,7 @@ class State:
     def take_from(self, values: HostFloats, mine: Optional[bytes]) -> bool:
         """The step's mean of those bytes. Returns False for a step that this worker gives up, in which all is zero.
 
-        `mine`: what this worker put in, None if it did not count. Raises RuntimeError where workers differ."""
+        `mine`: what this worker put in, None if it did not count. Raises Unequal where workers differ."""
         header = _bytes_of(values.read(0, HEADER_BYTES))
         size = int.from_bytes(header[:LENGTH_BYTES], "little")
         if size == 0:
@@ -96,7 +97,7 @@ class State:
             return True
         text = _bytes_of(values.read(HEADER_BYTES, HEADER_BYTES + min(size, self.capacity)))
         if mine is not None or header != _header(text):
-            raise RuntimeError("small state is not equal on all workers (learning rates, schedulers or objects of state=); "
+            raise Unequal("small state is not equal on all workers (learning rates, schedulers or objects of state=); "
                                f"what this worker holds where it differs: {_around_difference(mine or b'', text)}")
         self._python.decode(text)
         return True

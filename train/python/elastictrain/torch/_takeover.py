@@ -25,8 +25,14 @@ COMPARED = 4  # ranks that tell which of their values are equal
 REFRESH_S = 10.0  # from one record for those that are still to come to the next
 LARGEST_SHARE = 0.002  # of the time that these may cost
 TIMEOUT_S = 60.0
+LOOKS = (1, 2, 4, 8, 16)  # steps after a change in which a new worker compares its values with those of the others
+LOOK_TIMEOUT_S = 5.0
 _RECORD, _NONE = b"R", b"N"  # the first byte on the board; a reason follows the second
 FIXED = "this script trains at a fixed size, and a run of it cannot be resumed: "
+
+
+class Declined(ElasticError):
+    """This worker has said that it cannot join."""
 
 
 class Takeover:
@@ -41,6 +47,9 @@ class Takeover:
         self._gradients: List[Optional[torch.Tensor]] = []  # while the update of a rehearsal is left out
         self._resumed: Optional[bytes] = None  # the record of a checkpoint
         self._takes = False  # at the next update
+        self._met = 0  # the step of the last change
+        self._strayed: Optional[Dict[str, str]] = None  # a new worker's values that were another than the others' in each look
+        self._is_looking = False
         self._keys: List[str] = []  # of its values on the board
         self._published, self._cost_s = float("-inf"), 0.0
         self._signature = b""
@@ -89,6 +98,8 @@ class Takeover:
         self._note_first()
         if is_changed or self._takes:
             self._meet(step)
+        elif step - self._met in LOOKS:
+            self._look(step)
         if self._session.rank == 0 and "checkpoint" in self._session.boundary():
             self._attach(step)
         if self._session.rank < DONORS:
@@ -139,24 +150,47 @@ class Takeover:
         else:
             problems = self._progress.check(value[1:])
         if problems:
-            raise ElasticError(f"could not join: {problems[0]}")
+            self._session.decline(problems[0])
+            raise Declined(f"could not join: {problems[0]}")
 
     def _meet(self, step: int) -> None:
         """Members and new workers, in the first step in which they are together."""
-        own, keys, is_new = int(self._session.rank), self._keys, self._takes
+        own, is_new = int(self._session.rank), self._takes
+        self._met, self._strayed = step, None
+        self._show(step, is_new, own < DONORS)
+        if is_new:
+            self._takes, self._is_looking = False, True
+            self._apply(self._donated(step, own), self._tables(step))
+
+    def _show(self, step: int, is_new: bool, gives: bool) -> None:
+        """This worker's table and record, in place of those that it has on the board."""
+        own, keys = int(self._session.rank), self._keys
         self._keys = [self._step_key(step, kind, own) for kind in "tr"]
         for key, is_asked_for, make in ((self._keys[0], own < COMPARED, self._progress.table),
-                                        (self._keys[1], own < DONORS, lambda: self._record(step))):
+                                        (self._keys[1], gives, lambda: self._record(step))):
             if is_asked_for and is_new:
                 self._session.board_put(key, _NONE)
             elif is_asked_for:
                 self._put(key, make)
         for key in keys:
             self._session.board_put(key, b"")
-        if is_new:
-            self._takes = False
-            tables = self._values(step, "t", range(min(COMPARED, int(self._session.world_size))))
-            self._apply(self._donated(step, own), tables)
+
+    def _look(self, step: int) -> None:
+        """Values that the others hold alike may be each worker's own and equal by chance; not in every look."""
+        self._show(step, self._is_looking, gives=False)
+        if not self._is_looking:
+            return
+        found = self._progress.strayed(self._tables(step, LOOK_TIMEOUT_S))
+        known = self._strayed if self._strayed is not None else found
+        self._strayed = {name: value for name, value in found.items() if name in known}
+        if step - self._met == LOOKS[-1]:
+            self._is_looking = False
+            if self._strayed:
+                name, value = min(self._strayed.items())
+                self._session.disagree(f"the new worker's script holds another value than the others' in {name}: {value}")
+
+    def _tables(self, step: int, timeout_s: float = TIMEOUT_S) -> List[bytes]:
+        return self._values(step, "t", range(min(COMPARED, int(self._session.world_size))), timeout_s)
 
     def _donated(self, step: int, own: int) -> bytes:
         """Of a member in a like role, if there is one."""
@@ -167,8 +201,8 @@ class Takeover:
                 return found[0]
         raise ElasticError(f"could not join: no member has said how far its script is in step {step}")
 
-    def _values(self, step: int, kind: str, ranks: Sequence[int]) -> List[bytes]:
-        values = (self._session.board_get(self._step_key(step, kind, rank), TIMEOUT_S) for rank in ranks)
+    def _values(self, step: int, kind: str, ranks: Sequence[int], timeout_s: float = TIMEOUT_S) -> List[bytes]:
+        values = (self._session.board_get(self._step_key(step, kind, rank), timeout_s) for rank in ranks)
         return [value[1:] for value in values if value is not None and value[:1] == _RECORD]
 
     def _apply(self, record: bytes, tables: List[bytes]) -> None:

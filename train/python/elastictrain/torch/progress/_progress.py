@@ -1,6 +1,5 @@
 """Progress of one worker: what it was at the first step, what it is now, and another worker's taken over."""
 
-import hashlib
 import pickle
 import threading
 from typing import Any, Callable, Dict, Iterable, List, Optional, Sequence, Set
@@ -8,7 +7,7 @@ from typing import Any, Callable, Dict, Iterable, List, Optional, Sequence, Set
 from . import _first, _frames, _iterators, _pickling, _search, _values
 from ._first import First, Found
 from ._record import Recorder
-from ._search import Node, Path, Search
+from ._search import Atom, Node, Path, Search
 from ._take import Report, Taker
 
 
@@ -24,7 +23,6 @@ class Progress:
         self._first: Optional[First] = None
         self._threads: Set[str] = set()
         self._inherited: Set[Path] = set()
-        self._watched: Set[bytes] = set()
 
     @property
     def has_first(self) -> bool:
@@ -72,32 +70,26 @@ class Progress:
         self._inherited = taker.taken
         return report
 
-    def watch(self, tables: Sequence[bytes]) -> None:
-        """Chooses, from the tables of all members at one step, the values that `shared_hash()` is over: those that changed since
-        the first step and are equal on all, where there are several members."""
+    def strayed(self, tables: Sequence[bytes]) -> Dict[str, str]:
+        """Whole numbers, flags and texts that changed since the first step, are equal in all these tables and another here: by
+        name, what they are here. `tables`: of at least two other members, at this step; a single one cannot tell what is its
+        own."""
         opened = [_pickling.opened(table) for table in tables]
-        self._watched = set()
-        if len(opened) > 1:
-            common = set(opened[0]).intersection(*opened[1:])
-            self._watched = {key for key in common if len({table[key][1] for table in opened}) == 1 and
-                             all(table[key][0] != table[key][1] or table[key][2] for table in opened)}
+        found, made = self._found(), {}
+        stack = [_frames.site_of(frame) for frame in _frames.frames()]
+        for node in found.search.nodes if len(opened) > 1 else ():
+            for step, child in node.edges.items() if found.number_of(node) is not None else ():
+                path = found.path_of(node) + (step,)
+                if isinstance(child, Atom) and type(child.value) in (int, bool, str):
+                    rows = [table.get(_first.key_of(path)) for table in opened]
+                    if None not in rows and self._is_agreed(rows) and rows[0][1] != child.digest:
+                        made[_search.text_of(path, stack)] = f"{child.value!r:.40}"
+        return made
 
-    def shared_hash(self) -> bytes:
-        """Over where the script is, and over the whole numbers and texts among the watched values."""
-        found = self._found()
-        hashed = hashlib.blake2b(self.signature(), digest_size=16)
-        for node in found.search.nodes:
-            if found.number_of(node) is None:
-                continue
-            path = found.path_of(node)
-            if node.kind == "iterator" and _iterators.kind_of(node.value) == "range" and len(path) > 1 and path[-1][0] == "i":
-                hashed.update(repr((path, _iterators.place_of(node.value))).encode())
-            for step, child in node.edges.items():
-                if isinstance(child, _search.Atom) and type(child.value) in (int, bool, str):
-                    key = _first.key_of(path + (step,))
-                    if key in self._watched:
-                        hashed.update(key + child.digest)
-        return hashed.digest()
+    @staticmethod
+    def _is_agreed(rows: Sequence[Any]) -> bool:
+        """Changed in all members, and equal."""
+        return len({now for _, now, _ in rows}) == 1 and all(before != now or inherited for before, now, inherited in rows)
 
     def large(self) -> Dict[str, Any]:
         """Modules and tensors that the script holds besides what is excluded, by name: candidates for the caller's own way to
