@@ -73,6 +73,8 @@ class Script:
             self.last = torch_loop_module.train(self.step, self.loader)
         elif CASE == "length":
             self.with_length()
+        elif CASE == "announced":
+            self.as_announced()
         else:
             for number, batch in enumerate(self.loader):
                 self.step(batch)
@@ -87,6 +89,15 @@ class Script:
                 dist.all_reduce(loss)
             self.last = number
         print(f"epoch of {self.last + 1} batches has {len(self.loader)}", flush=True)
+
+    def as_announced(self):
+        """Computes from the length at the begin of the epoch, as timm does."""
+        batches = len(self.loader)
+        parts = [1] * batches
+        for number, batch in enumerate(self.loader):
+            self.step(batch)
+            self.last = parts[number]
+        print(f"epoch of {batches} batches had {number + 1}", flush=True)
 
     @torch.no_grad()
     def accuracy(self):

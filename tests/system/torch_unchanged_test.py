@@ -166,6 +166,13 @@ class Loops(Changed):
         self.assertIn(("8", "8"), lengths)
         self.assertIn(("5", "5"), lengths)
 
+    def test_a_loop_has_no_more_batches_than_it_was_told_at_its_begin(self):
+        text = self.counts("announced", sizes=(2, 1))
+        lengths = [(int(told), int(had)) for told, had in re.findall(r"epoch of (\d+) batches had (\d+)", text)]
+        self.assertEqual([pair for pair in lengths if pair[1] != pair[0]], [])
+        self.assertIn((8, 8), lengths)
+        self.assertGreater(lengths[-1][0], 8, "the loops behind it have what was left, and more batches for one worker")
+
     def test_a_loop_in_an_imported_module_with_exchanges(self):
         self.counts("module")
 

@@ -83,6 +83,11 @@ def counted(loader: DataLoader) -> Counted:
     return Counted(loader.dataset, len(order), batch, drop_last, False, order, f"as {type(sampler).__name__} draws them")
 
 
+def length_of(loader: DataLoader) -> int:
+    """The batches that it announces by itself."""
+    return len(loader.batch_sampler)  # type: ignore[arg-type]
+
+
 def _sampler_of(loader: DataLoader) -> Any:
     sampler: Any = loader.batch_sampler
     while hasattr(sampler, "batch_sampler"):  # accelerate's, around another one

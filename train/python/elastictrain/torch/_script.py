@@ -11,6 +11,7 @@ import os
 import sys
 import threading
 import traceback
+import weakref
 from typing import Any, Callable, Dict, Iterator, List, Optional, Tuple
 
 import torch
@@ -55,6 +56,7 @@ class Script:
         self._entered: Optional[Epoch] = None
         self._known_batches: Dict[int, Tuple[DataLoader, List[Any]]] = {}  # of other loaders, in epochs that are over
         self._passed_before_start = False
+        self._asked: "weakref.WeakSet[DataLoader]" = weakref.WeakSet()  # for their lengths, before the training
         self._epoch = -1  # the script's, counted by its passes over the training loader, where it has an adapter
         self._is_making = False  # a run
         self._updated_alone = False  # with gradients of this worker only
@@ -155,12 +157,16 @@ class Script:
             return loader is self._loader or loader.dataset is self._loader.dataset
         return self.is_initialized and bool(self._optimizers()) and _sampling.can_be_counted(loader)
 
-    def length(self, loader: DataLoader) -> Optional[int]:
-        """Of the training loader: the batches of this epoch, as the present membership divides it; None for another one."""
-        run = self.run
-        if run is None or not run.is_started or self._loader is None or loader is not self._loader:
+    def length(self, loader: DataLoader, is_shown: bool = False) -> Optional[int]:
+        """Of the training loader: the batches of this loop, as the present membership divides what is left; None for another
+        one. `is_shown`: to people only."""
+        run, loader = self.run, getattr(loader, "base_dataloader", loader)  # which accelerate divides
+        if run is None or not run.is_started:
+            self._asked.update([] if is_shown else [loader])
             return None
-        return run.batches_of_epoch()
+        if self._loader is None or loader is not self._loader:
+            return None
+        return run.length() if is_shown else run.ask_length()
 
     def begin(self, loader: DataLoader, warm_up: Optional[Callable[[Any], Any]] = None) -> ScriptRun:
         """The run over this loader's data; made when it is first asked for."""
@@ -246,6 +252,7 @@ class Script:
         counted = _sampling.counted(loader)
         run = self._make(counted.dataset, warm_up, batch=counted.batch, shuffle=counted.is_shuffled, drop_last=counted.drop_last,
                          _order=counted.order, **_loader.options_of(loader))
+        run.announce_length(_sampling.length_of(loader), loader in self._asked)
         self._say(run, f"each of {counted.size} samples counts once in an epoch, {counted.words}; the script asks for batches of "
                        f"{counted.batch} per worker")
         return run

@@ -2,12 +2,14 @@
 behind an update too.
 """
 
+import sys
 from typing import Any, Dict, Iterator, List, Optional, Tuple
 
 import torch
 
 from . import _exchange
 from ._aside import Aside
+from ._lengths import Lengths, Place
 from ._run import ElasticRun
 from ._takeover import Takeover
 from .. import session as _session
@@ -38,7 +40,8 @@ class ScriptRun(ElasticRun):
         self._stops = False  # this worker's script is at its end
         self.notes: Dict[str, str] = {}  # what is done with the script, for people
         data = arguments[4]
-        self._first_share, self._drops_last, self._least = data["batch"], data["drop_last"], data["min_local_samples"]
+        self._lengths = Lengths(self._size, data["batch"] * self.world_size, data["min_local_samples"], data["drop_last"],
+                                self.accumulation)
         for optimizer in self._optimizers:
             optimizer.register_step_pre_hook(lambda *_: self.before_update())
             optimizer.register_step_post_hook(lambda *_: self.note_update())
@@ -63,22 +66,47 @@ class ScriptRun(ElasticRun):
         if self.is_rehearsing():
             return True, self._loader.collate(self._whole)  # nobody waits, and a script may look at its size
         if is_new_loop and self._handed is not None and self._is_taken and not self._gradients.has_begun:
+            self._lengths.begin(self._place_in_data(), repeats=True)
             return True, self._handed[0]
         batch = self._peek()
         self._leave_if_asked()
-        if batch is None or batch.epoch != (batch.epoch if self.loop_epoch is None else self.loop_epoch):
-            self.loop_epoch = self._handed = None
+        place = self._place_in_data()
+        if is_new_loop:
+            self._lengths.begin(place)
+        if batch is None or self._lengths.is_over(place):
+            self._lengths.end(place)
+            self._handed = None
             if batch is not None:
                 self.session.phase("evaluation")  # what the script does between two epochs, until the next batch
             return False, None
-        self.loop_epoch = batch.epoch
+        self._lengths.hand(batch.epoch)
         self._before_training()
         data = self._take()
         self._handed = (data,)
         return True, data
 
     _handed: Optional[Tuple[Any]] = None  # the last batch
-    loop_epoch: Optional[int] = None  # of the batches that the script's loop gets; None before its first one
+
+    def announce_length(self, length: int, is_asked: bool) -> None:
+        """Of the script's first loop, as its own loader has it before the training."""
+        self._lengths.announce(length)
+        self._lengths.is_asked = is_asked
+
+    def ask_length(self) -> int:
+        """Batches of this worker in the script's present loop, or in the next one, as the present shares divide what is left.
+        Equal on all workers; a loop gets no more than the script was told."""
+        self._lengths.is_asked = True
+        return self.length()
+
+    def length(self) -> int:
+        """The same, for somebody who computes nothing from it."""
+        return self._lengths.length(self._place_in_data())
+
+    def _place_in_data(self) -> Place:
+        batch = self._batch
+        used, open_samples = self.samples_in_epoch, self.samples_of_step
+        waiting = 0 if batch is None or self._is_taken else len(self._parts)
+        return Place(batch.epoch if batch is not None else 0, max(0, self._size - used - open_samples), open_samples, waiting)
 
     @property
     def batch_in_epoch(self) -> int:
@@ -94,27 +122,14 @@ class ScriptRun(ElasticRun):
         """That this epoch used, the open step included."""
         return self.samples_in_epoch + self.samples_of_step
 
-    def batches_of_epoch(self) -> int:
-        """That this worker gets in the present epoch, as the present shares divide what is left. Equal on all workers."""
-        batch = self._batch
-        step = batch.global_samples if batch is not None and batch.global_samples else self._first_share * self.world_size
-        is_open = batch is not None
-        left = max(0, self._size - self.samples_in_epoch - (self.samples_of_step if is_open else 0))
-        if self._drops_last:
-            steps = left // step
-        else:
-            steps = -(-(left - max(0, self._least - 1)) // step) if left else 0
-            steps = max(1, steps) if left else 0
-        return (self.steps_in_epoch + is_open + steps) * self.accumulation
-
     @property
     def extras(self) -> Tuple[Any, Any]:
         """Reads and replaces what of a script's progress the run itself holds."""
         def read() -> Any:
-            return {"loop_epoch": self.loop_epoch, "small": self._state.small_values()}
+            return {"lengths": self._lengths.state(), "small": self._state.small_values()}
 
         def write(values: Any) -> None:
-            self.loop_epoch = values["loop_epoch"]
+            self._lengths.set_state(values["lengths"])
             if self.takeover is not None and self.takeover.is_rehearsing:
                 # The state is that behind the step. The script does once more what follows the update, a scheduler's step too.
                 self._state.go_back_to(values["small"], leave=("progress",))
@@ -244,6 +259,16 @@ class ScriptRun(ElasticRun):
         self._is_updated = self._is_at_update = False
         if self._batch is not None and self.takeover is not None and not self._follows and self._aside.is_announced:
             self._aside.open()
+        if self._batch is not None and self.takeover is not None and not self._stops:
+            self._follow_length()
+
+    def _follow_length(self) -> None:
+        """All workers but new ones, which take over what these know."""
+        is_longer = self._lengths.opened(self._place_in_data())
+        if is_longer and not (self._follows and self._is_newcomer):
+            plane = self._aside if self._aside.is_open else self._plane
+            asked = plane.gather_bytes(b"%d" % self._lengths.is_asked)
+            self._lengths.settle(b"1" in asked, self._place_in_data())
 
     def _start(self) -> None:
         if not self._started:
@@ -272,7 +297,16 @@ class ScriptRun(ElasticRun):
 
     def stop(self) -> None:
         self._stops = True
+        self._tell_what_is_left()
         super().stop()
+
+    def _tell_what_is_left(self) -> None:
+        left = self._lengths.carried(self._place_in_data()) if self._batch is not None and self.takeover is not None else 0
+        if left:
+            text = f"{left} samples of the last epoch: its loop would have been longer than len(loader) had said"
+            self.note("not_trained", text)
+            if self.rank == 0:
+                print(f"elastictrain: not trained: {text}", file=sys.stderr, flush=True)
 
     def _end(self) -> None:
         super()._end()
