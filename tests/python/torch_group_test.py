@@ -17,7 +17,7 @@ from torch.distributed.distributed_c10d import (AllgatherOptions, AllreduceOptio
                                                 ReduceOptions, ScatterOptions)
 
 from elastictrain.errors import ElasticError  # noqa: E402
-from elastictrain.torch import _collectives, _group_board  # noqa: E402
+from elastictrain.torch import _collectives, _group_board, _lists  # noqa: E402
 from elastictrain.torch._exchange import Plane, Rooms  # noqa: E402
 from elastictrain.torch._group import ElasticGroup, LiveRanks  # noqa: E402
 from torch_world import Lost, World  # noqa: E402
@@ -95,7 +95,7 @@ class Group(unittest.TestCase):
     def test_a_list_of_another_length_than_the_world_is_an_error(self):
         def call(group):
             with self.assertRaisesRegex(ElasticError, "a list of 1 tensors for the values of 2 workers"):
-                group.allgather([[torch.empty(1)]], [own(group, 0)], AllgatherOptions())
+                group.allgather([[torch.empty(1)]], [own(group, 0)], AllgatherOptions())  # not by the function of its own
         of_all(call, 2)
 
     def test_sparse_values_are_refused(self):
@@ -146,13 +146,43 @@ class LostWorker(unittest.TestCase):
         self.assertEqual(World().run(with_group(call), is_lost)[0], [1])
 
 
-    def test_a_script_s_list_is_shorter_then(self):
-        def all_gather(tensor_list, tensor, group=None):
-            group.lost = [0]
-        group, values = ElasticGroup(lambda: (1, 2), None), ["lost", "present"]
-        with mock.patch.dict(_collectives._own, {"all_gather": all_gather}):
-            _collectives._shortens("all_gather", "tensor_list")(tensor=None, tensor_list=values, group=group)
-        self.assertEqual(values, ["present"])
+def gathered(places, in_pass=lambda rank: (set(), None), workers=3):
+    """What the scripts of the workers have in lists of so many places, behind torch's all_gather()."""
+    def call(group):
+        values = [torch.full((1, 1), -1.0) for _ in range(places)]
+        with mock.patch.dict(_collectives._own, {"all_gather": lambda rows, tensor, group, _: group.allgather([rows], [tensor])}):
+            _collectives.all_gather(values, own(group, 1)[None], group)
+        return [value.flatten().tolist() for value in values]
+    with mock.patch.object(_collectives, "_in_pass", lambda group, *_: in_pass(group.rank())):
+        return World().run(*[with_group(call)] * workers)
+
+
+class Lists(unittest.TestCase):
+    def test_one_of_another_length_becomes_as_long_as_there_are_workers(self):
+        for places in (1, 2, 3, 5):
+            with self.subTest(places):
+                self.assertEqual(gathered(places), [[[1.0], [11.0], [21.0]]] * 3)
+
+    def test_a_lost_worker_is_left_out(self):
+        values = [torch.full((1,), float(rank)) for rank in range(3)]
+        _lists.fit(values, [values[0], None, values[2]], own=0)
+        self.assertEqual([float(value) for value in values], [0.0, 2.0])
+
+    def test_a_script_that_wrote_down_its_rank_finds_its_own_values_there(self):
+        told = {0: 1, 1: 0, 2: 1}  # of two workers; then one left, and two came
+        lists = gathered(2, lambda rank: (set(), told[rank]))
+        for rank, values in enumerate(lists):
+            self.assertEqual(values[told[rank]], [10.0 * rank + 1])
+            self.assertEqual(sorted(values), [[1.0], [11.0], [21.0]], "each once")
+
+    def test_a_place_without_a_worker_is_empty(self):
+        self.assertEqual(gathered(4, lambda rank: (set(), 2), workers=1), [[[], [], [1.0]]])
+        self.assertEqual(gathered(4, lambda rank: (set(), 0), workers=1), [[[1.0]]])
+
+    def test_a_worker_without_samples_is_no_part_of_the_others_loss(self):
+        lists = gathered(2, lambda rank: ({2}, rank % 2))
+        self.assertEqual(lists[:2], [[[1.0], [11.0]]] * 2)
+        self.assertEqual(lists[2], [[21.0], [1.0], [11.0]], "its own is there")
 
 
 class Memory(unittest.TestCase):

@@ -45,6 +45,7 @@ class Descending(Sampler):
 
 class Script:
     def __init__(self):
+        self.rank, self.world_size = dist.get_rank(), dist.get_world_size()
         self.model = DDP(Counts())
         self.optimizer = torch.optim.SGD(self.model.parameters(), lr=1.0)
         data = TensorDataset(torch.arange(SAMPLES))
@@ -56,9 +57,14 @@ class Script:
         """Adds one for each sample of the step, whatever their number."""
         samples, = batch
         self.optimizer.zero_grad()
+        everything = self.of_all(samples) if CASE == "contrast" else samples
         loss = self.model(samples).mean()
         loss.backward()
         gradient = self.model.module.counts.grad
+        counted = gradient.nonzero().flatten()
+        is_alone = len(counted) == len(samples) and dist.get_world_size() > 1  # in the pass before it is a member
+        if CASE == "contrast" and samples[0] in counted and not is_alone:  # otherwise it has no samples in the step
+            assert everything.sort().values.equal(counted), f"{everything} for a step of {counted}"
         if gradient.any():
             gradient.div_(gradient.abs()[gradient != 0].min()).round_()
         if CASE in ("ordered", "descending"):
@@ -66,6 +72,16 @@ class Script:
         self.optimizer.step()
         time.sleep(0.02)
         return loss.detach()
+
+    def of_all(self, samples):
+        """The batches of all workers, as a contrastive loss has them: with its own in the place of the rank that it wrote down."""
+        own = torch.full((32, 1), -1)
+        own[:len(samples), 0] = samples
+        gathered = [torch.zeros_like(own) for _ in range(self.world_size)]
+        dist.all_gather(gathered, own)
+        gathered[self.rank] = own
+        everything = torch.cat(gathered).flatten()
+        return everything[everything >= 0]
 
     def train(self):
         """One epoch."""

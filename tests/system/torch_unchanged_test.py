@@ -41,7 +41,7 @@ class Changed(Case):
     def wait_size(self, run, size):
         """Fails at once where new workers did."""
         wait_until(lambda: run.status().get("world_size") == size or run.events("target_unmet"), START_S, f"{size} workers")
-        self.assertEqual(run.events("target_unmet"), [])
+        self.assertEqual(run.events("target_unmet"), [], run.text()[-3000:])
         run.wait_size(size, START_S)
 
     def ends(self, run):
@@ -175,6 +175,10 @@ class Loops(Changed):
 
     def test_a_loop_in_an_imported_module_with_exchanges(self):
         self.counts("module")
+
+    def test_a_loss_over_the_batches_of_all_workers(self):
+        text = self.resized("torch_loops.py", "contrast", (2, 3, 1, 2))
+        self.assertEqual(len(re.findall(r"ends in epoch", text)), 2, text[-3000:])
 
     def test_data_in_order(self):
         self.counts("ordered")

@@ -10,14 +10,14 @@ import os
 import sys
 import threading
 from datetime import timedelta
-from typing import Any, Callable, Dict, List, Optional, Tuple
+from typing import Any, Callable, Dict, List, Optional, Set, Tuple
 
 import torch
 from torch import distributed
 from torch.distributed import Backend, HashStore, ReduceOp
 from torch.distributed.distributed_c10d import GroupMember, _world
 
-from . import _exchange
+from . import _exchange, _lists
 from ._group import BETWEEN_TWO, NAME, SHOWN, ElasticGroup, LiveRanks, refusal
 from ._group_board import TIMEOUT_S, Board
 from ._imports import after_import
@@ -30,6 +30,7 @@ _OPERATIONS = {"sum": ReduceOp.SUM, "mean": ReduceOp.AVG, "max": ReduceOp.MAX, "
 _own: Dict[str, Callable[..., Any]] = {}  # torch's own functions, by name
 _timeout_s = TIMEOUT_S
 _board: Optional[Board] = None
+_told: Tuple[int, int] = (0, 1)  # rank and number of workers, before the training
 
 
 # --- Who takes part
@@ -53,8 +54,6 @@ def plane(what: str) -> Any:
     run = script.run
     if run is None or not run.is_started:
         return _before_training()
-    if what == "all_gather":
-        run.note_lists(what)
     return run.plane()
 
 
@@ -80,12 +79,13 @@ def operation_of(name: str) -> Any:
 def init_process_group(backend: Any = None, init_method: Any = None, timeout: Optional[timedelta] = None, *_: Any,
                        **__: Any) -> None:
     """As torch's; how the workers find each other is the run's."""
-    global _timeout_s
+    global _timeout_s, _told
     if timeout is not None:
         _timeout_s = timeout.total_seconds()
     rank, world_size = place()
     if script.run is None:
         os.environ.update(RANK=str(rank), WORLD_SIZE=str(world_size))
+        _told = rank, world_size
     hook = sys.excepthook  # torch's would print the rank of now for ever
     _own["init_process_group"](backend=NAME, store=HashStore(), rank=rank, world_size=max(world_size, rank + 1))
     sys.excepthook = hook
@@ -171,23 +171,51 @@ def _forget(group: Any, board: Board) -> None:
 
 # --- Lists of as many values as there are workers; without what a worker had that is lost meanwhile
 
-def _shortens(name: str, held: str) -> Callable[..., Any]:
-    original = _own[name]
-    signature = inspect.signature(original)
+def all_gather(tensor_list: List[Any], tensor: Any, group: Any = None, async_op: bool = False) -> Any:
+    chosen = _group(group)
+    if not isinstance(chosen, ElasticGroup):
+        return _own["all_gather"](tensor_list, tensor, group, async_op)
+    own, size = chosen.rank(), chosen.size()
+    silent, seat = _in_pass(chosen, tensor, len(tensor_list))
+    fits = len(tensor_list) == size and seat in (None, own) and not silent
+    rows = tensor_list if fits else [torch.empty_like(tensor) for _ in range(size)]
+    chosen.lost = []
+    result = _own["all_gather"](rows, tensor, group, async_op)
+    missing = silent.union(chosen.lost) - {own}
+    if missing or not fits:
+        _lists.fit(tensor_list, [None if rank in missing else row for rank, row in enumerate(rows)], own, seat)
+    return result
 
-    @functools.wraps(original)
-    def call(*arguments: Any, **named: Any) -> Any:
-        bound = signature.bind(*arguments, **named).arguments
-        group = _group(bound.get("group"))
-        if isinstance(group, ElasticGroup):
-            group.lost = []
-        result = original(*arguments, **named)
-        values = bound.get(held)
-        for rank in reversed(group.lost if isinstance(group, ElasticGroup) and values else []):
-            del values[rank]
-        return result
 
-    return call
+def _in_pass(group: ElasticGroup, tensor: Any, places: int) -> Tuple[Set[int], Optional[int]]:
+    """(ranks whose values do not count, the place of this worker's): in a forward pass of a script that does not ask for its rank
+    there, but wrote down its rank and the number of workers at its start. A loss over the batches of all workers is such a one.
+    What a worker without samples has, as a new one in its first step, is no part of it."""
+    run = script.run
+    if run is None or not run.is_in_pass or script.is_apart or tensor.dim() == 0:
+        return set(), None
+    counts = group.plane_of("all_gather").gather(torch.tensor([run.has_samples], dtype=torch.uint8))
+    if run.asks_rank or places != _told[1]:
+        return set(), None
+    return {rank for rank, row in enumerate(counts) if row is not None and not int(row)}, _told[0]
+
+
+def gather(tensor: Any, gather_list: Optional[List[Any]] = None, *arguments: Any, **named: Any) -> Any:
+    bound = inspect.signature(_own["gather"]).bind(tensor, gather_list, *arguments, **named).arguments
+    chosen = _group(bound.get("group"))
+    if not isinstance(chosen, ElasticGroup) or not gather_list:
+        return _own["gather"](tensor, gather_list, *arguments, **named)
+    rows = [torch.empty_like(tensor) for _ in range(chosen.size())]
+    chosen.lost = []
+    result = _own["gather"](tensor, rows, *arguments, **named)
+    _lists.fit(gather_list, [None if rank in chosen.lost else row for rank, row in enumerate(rows)], chosen.rank())
+    return result
+
+
+def get_rank(group: Any = None) -> int:
+    if script.run is not None and script.run.is_in_pass:
+        script.run.asks_rank = True
+    return int(_own["get_rank"](group))
 
 
 def _group(group: Any) -> Any:
@@ -197,7 +225,7 @@ def _group(group: Any) -> Any:
 def all_gather_object(object_list: List[Any], obj: Any, group: Any = None) -> None:
     _require_group(group, "all_gather_object")
     chosen = _group(group).plane_of("all_gather_object")
-    object_list[:chosen.world_size] = _exchange.gather_objects(chosen.gather_bytes, obj)
+    object_list[:] = _exchange.gather_objects(chosen.gather_bytes, obj)
 
 
 def gather_object(obj: Any, object_gather_list: Optional[List[Any]] = None, dst: Optional[int] = None, group: Any = None,
@@ -210,7 +238,7 @@ def gather_object(obj: Any, object_gather_list: Optional[List[Any]] = None, dst:
                          "Argument ``object_gather_list`` must NOT be specified on non-destination ranks.")
     values = _exchange.gather_objects(chosen.gather_bytes, obj)
     if object_gather_list is not None:
-        object_gather_list[:chosen.world_size] = values
+        object_gather_list[:] = values
 
 
 def _require_group(group: Any, what: str) -> None:
@@ -267,12 +295,11 @@ def _refuse_sharding(module: Any) -> None:
 def install() -> None:
     """Once, before the script is run."""
     Backend.register_backend(NAME, _make, devices=["cpu", "cuda"])
-    for name in ("init_process_group", "destroy_process_group", "new_group", "all_gather", "gather"):
+    for name in ("init_process_group", "destroy_process_group", "new_group", "all_gather", "gather", "get_rank"):
         _own[name] = getattr(distributed, name)
-    for function in (init_process_group, destroy_process_group, new_group, all_gather_object, gather_object):
+    for function in (init_process_group, destroy_process_group, new_group, all_gather, gather, all_gather_object, gather_object):
         _set(function.__name__, functools.wraps(getattr(distributed, function.__name__))(function))
-    _set("all_gather", _shortens("all_gather", "tensor_list"))
-    _set("gather", _shortens("gather", "gather_list"))
+    distributed.get_rank = functools.wraps(_own["get_rank"])(get_rank)  # not where torch itself asks
     for name in _BETWEEN_TWO:
         _set(name, _refusal_of_messages(name))
     for name in _OF_PARTS:

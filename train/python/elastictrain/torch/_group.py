@@ -12,6 +12,7 @@ from torch.distributed import ProcessGroup, ReduceOp
 from torch.futures import Future
 
 from ._exchange import bytes_of
+from ._lists import write
 from ..errors import ElasticError
 
 try:
@@ -112,7 +113,7 @@ class ElasticGroup(ProcessGroup):
         held, operation = _list(tensors), _operation(options, named, "all_reduce")
         plane = self.plane_of("all_reduce")
         for tensor in held:
-            _write(tensor, _reduced(plane, tensor, operation, in_place=True))
+            write(tensor, _reduced(plane, tensor, operation, in_place=True))
         return _done(held)
 
     def allreduce_coalesced(self, tensors: Tensors, options: Any = None) -> Any:
@@ -123,7 +124,7 @@ class ElasticGroup(ProcessGroup):
         for tensor in _list(tensors):
             total = _reduced(plane, tensor, operation)
             if plane.rank == _root(options, named):
-                _write(tensor, total)
+                write(tensor, total)
         return _done(_list(tensors))
 
     def reduce_scatter(self, outputs: Any, inputs: Any, options: Any = None, *_: Any, **named: Any) -> Any:
@@ -132,14 +133,14 @@ class ElasticGroup(ProcessGroup):
         for output, parts in zip(_list(outputs), lists):
             total = _reduced(plane, torch.cat([part.detach().reshape(-1) for part in parts]), operation)
             begin = sum(part.numel() for part in parts[:plane.rank])
-            _write(output, total[begin:begin + output.numel()])
+            write(output, total[begin:begin + output.numel()])
         return _done(_list(outputs))
 
     def reduce_scatter_single(self, output: torch.Tensor, values: torch.Tensor, options: Any = None) -> Any:
         operation, plane = _operation(options, {}, "reduce_scatter_tensor"), self.plane_of("reduce_scatter_tensor")
         total = _reduced(plane, values, operation).reshape(-1)
         begin = plane.rank * output.numel()
-        _write(output, total[begin:begin + output.numel()])
+        write(output, total[begin:begin + output.numel()])
         return _done([output])
 
     _reduce_scatter_base = reduce_scatter_single
@@ -158,7 +159,7 @@ class ElasticGroup(ProcessGroup):
         for tensor in _list(tensors):
             held = _on_host(tensor)
             plane.broadcast(held, _root(options, named))
-            _write(tensor, held)
+            write(tensor, held)
         return _done(_list(tensors))
 
     def scatter(self, outputs: Any, inputs: Any, options: Any = None, *_: Any, **named: Any) -> Any:
@@ -169,7 +170,7 @@ class ElasticGroup(ProcessGroup):
         else:
             all_parts = torch.zeros(plane.world_size, output.numel(), dtype=output.dtype)
         plane.broadcast(all_parts, root)
-        _write(output, all_parts[plane.rank])
+        write(output, all_parts[plane.rank])
         return _done([output])
 
     # --- Values of all workers
@@ -229,7 +230,7 @@ class ElasticGroup(ProcessGroup):
     def alltoall(self, outputs: Tensors, inputs: Tensors, *_: Any, **__: Any) -> Any:
         received = self._exchanged(self.plane_of("all_to_all"), "all_to_all", [bytes_of(_on_host(part)) for part in inputs])
         for output, part in zip(outputs, received):
-            _write(output, _from_bytes(part, output))
+            write(output, _from_bytes(part, output))
         return _done(outputs)
 
     def all_to_all_single(self, output: torch.Tensor, values: torch.Tensor, output_sizes: Optional[Sequence[int]] = None,
@@ -237,7 +238,7 @@ class ElasticGroup(ProcessGroup):
         plane, held = self.plane_of("all_to_all_single"), _on_host(values)
         sizes = list(input_sizes or []) or [len(held) // plane.world_size] * plane.world_size
         received = self._exchanged(plane, "all_to_all_single", [bytes_of(part) for part in held.split(sizes)])
-        _write(output, _from_bytes(b"".join(received), output))
+        write(output, _from_bytes(b"".join(received), output))
         return _done([output])
 
     alltoall_base = all_to_all_single
@@ -341,21 +342,12 @@ def _reduced(plane: Any, tensor: torch.Tensor, operation: str, in_place: bool = 
     return held
 
 
-def _write(tensor: torch.Tensor, values: torch.Tensor) -> None:
-    if values.data_ptr() == tensor.data_ptr():
-        return
-    with torch.no_grad():
-        tensor.detach().copy_(values.reshape(tensor.shape))
-
-
 def _write_each(outputs: Tensors, rows: Tensors) -> None:
-    """A list that was made before a worker was lost becomes shorter."""
-    del outputs[len(rows):]
     if len(outputs) != len(rows):
         raise ElasticError(f"a list of {len(outputs)} tensors for the values of {len(rows)} workers; make it as long as "
                            "torch.distributed.get_world_size() says at that moment")
     for output, row in zip(outputs, rows):
-        _write(output, row)
+        write(output, row)
 
 
 def _write_rows(output: torch.Tensor, rows: Tensors) -> None:
@@ -364,7 +356,7 @@ def _write_rows(output: torch.Tensor, rows: Tensors) -> None:
         for part, row in zip(target.detach().reshape(-1).split(rows[0].numel() or 1), rows):
             part.copy_(row.reshape(-1))
     if target is not output:
-        _write(output, target)
+        write(output, target)
 
 
 def _from_bytes(content: bytes, like: torch.Tensor) -> torch.Tensor:

@@ -196,13 +196,17 @@ class ScriptRun(ElasticRun):
         self._settle()
         return self._aside if self._aside.is_open else self._plane
 
-    def note_lists(self, what: str) -> None:
-        """A collective into a list of tensors, one for each worker. In the middle of a pass a script has made that list for the
-        workers that it began with, as losses over the batches of all workers do."""
-        in_pass = self._is_taken and not self._gradients.reduced and torch.is_grad_enabled()
-        if in_pass and self.takeover is not None and not self.takeover.obstacle:
-            self.takeover.obstacle = (f"its forward pass calls torch.distributed.{what}() with a list of as many tensors as there are "
-                                      "workers")
+    @property
+    def is_in_pass(self) -> bool:
+        """Between a batch and the end of its backward pass, where gradients count."""
+        return not (self._gradients.closed or self._gradients.reduced) and torch.is_grad_enabled()
+
+    @property
+    def has_samples(self) -> bool:
+        """In the open step."""
+        return self._batch is not None and self._batch.local_samples > 0
+
+    asks_rank = False  # the script does, within its passes
 
     def gather(self, part: bytes) -> List[bytes]:
         """The parts of all workers, by rank."""
