@@ -1,6 +1,8 @@
 """What elastictrain.torch needs for scripts that change nothing, in one process: orders of samplers, files that a new worker
 leaves alone, prefetchers, command lines."""
 
+import contextlib
+import io
 import os
 import random
 import sys
@@ -20,7 +22,8 @@ from torch.utils.data import (BatchSampler, DataLoader, DistributedSampler, Iter
 
 from elastictrain._torch_autoload import split_command  # noqa: E402
 from elastictrain.errors import ElasticError  # noqa: E402
-from elastictrain.torch import _prefetchers, _sampling, _side_effects  # noqa: E402
+from elastictrain.torch import _prefetchers, _sampling, _side_effects, _takeover  # noqa: E402
+from elastictrain.torch.progress import RecordError  # noqa: E402
 
 DATA = TensorDataset(torch.arange(24))
 
@@ -217,6 +220,22 @@ class Prefetchers(unittest.TestCase):
                     self.assertLessEqual(len(taken) - len(trained) - 1, most)
                     trained.append(batch)
                 self.assertEqual(trained, [0, 10, 20, 30])
+
+
+class Published(unittest.TestCase):
+    def test_what_cannot_be_handed_over_is_said_behind_the_second_update(self):
+        session = mock.Mock(rank=1, world_size=2)
+        session.board_get.return_value = b"0.0 2"
+        session.boundary.return_value = frozenset()
+        takeover = _takeover.Takeover(session, [], [], (dict, None))
+        fits, too_large = mock.Mock(return_value=b"record"), mock.Mock(side_effect=RecordError("it is too large"))
+        with mock.patch.multiple(takeover._progress, signature=lambda: b"", note_first=mock.DEFAULT), \
+                contextlib.redirect_stderr(io.StringIO()) as told:
+            for step, record in ((1, fits), (2, too_large), (3, too_large)):
+                with mock.patch.object(takeover._progress, "record", record):
+                    takeover.at_update(step, False)
+        self.assertEqual(told.getvalue().count("fixed size"), 1)
+        self.assertEqual([call.args[1] for call in session.board_put.call_args_list], [b"Rrecord", b"Nit is too large"])
 
 
 class Commands(unittest.TestCase):

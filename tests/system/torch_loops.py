@@ -3,6 +3,7 @@ epoch in which all workers see the file ET_SAVED and ".stop", and each worker te
 
 The weights count how often each sample was part of an update."""
 
+import copy
 import itertools
 import os
 import time
@@ -32,6 +33,15 @@ class Counts(nn.Module):
         return -self.counts[samples]
 
 
+class Average(nn.Module):
+    """As large as a model that is worth one."""
+
+    def __init__(self, model):
+        super().__init__()
+        self.model = copy.deepcopy(model).requires_grad_(False)
+        self.register_buffer("large", torch.zeros(1 << 20))
+
+
 class Descending(Sampler):
     def __init__(self, size):
         self.size = size
@@ -52,10 +62,14 @@ class Script:
         self.sampler = Descending(SAMPLES) if CASE == "descending" else DistributedSampler(data, shuffle=CASE != "ordered")
         self.loader = DataLoader(data, batch_size=32, sampler=self.sampler)
         self.epoch, self.last, self.seen = 0, 0, []
+        self.average, self.total = Average(self.model.module) if CASE == "average" else None, 0.0
 
     def step(self, batch):
         """Adds one for each sample of the step, whatever their number."""
         samples, = batch
+        if self.total:
+            held = self.average.model.counts.double().sum()
+            assert held == self.total, f"{held}, counted {self.total}"
         self.optimizer.zero_grad()
         everything = self.of_all(samples) if CASE == "contrast" else samples
         loss = self.model(samples).mean()
@@ -70,8 +84,16 @@ class Script:
         if CASE in ("ordered", "descending"):
             self.seen.append((-gradient).nonzero().flatten().tolist())
         self.optimizer.step()
+        if self.average is not None:
+            self.follow()
         time.sleep(0.02)
         return loss.detach()
+
+    def follow(self):
+        """What the average holds and what the script counts go the same way."""
+        counts = self.model.module.counts.detach()
+        self.average.model.counts.add_(counts)
+        self.total += float(counts.double().sum())
 
     def of_all(self, samples):
         """The batches of all workers, as a contrastive loss has them: with its own in the place of the rank that it wrote down."""

@@ -176,6 +176,22 @@ class Loops(Changed):
     def test_a_loop_in_an_imported_module_with_exchanges(self):
         self.counts("module")
 
+    def test_an_average_that_is_too_large_for_the_progress(self):
+        checkpoint = {"directory": os.path.join(self.directory, "checkpoints")}
+        with self.started("torch_loops.py", "average", (1, 2, 3), checkpoint=checkpoint) as run:
+            run.wait_text("made elastic: Counts, SGD, Average", START_S)
+            run.wait_more_steps(4, START_S)
+            run.do("resize", run.name, 3)
+            self.wait_size(run, 3)
+            run.wait_more_steps(4, START_S)
+            run.do("stop", run.name, timeout=60)
+            run.wait(END_S)
+            run.resume()
+            run.wait_size(2, START_S)
+            run.wait_more_steps(4, START_S)
+            self.ends(run)
+            self.assertNotIn("Traceback", run.text())
+
     def test_a_loss_over_the_batches_of_all_workers(self):
         text = self.resized("torch_loops.py", "contrast", (2, 3, 1, 2))
         self.assertEqual(len(re.findall(r"ends in epoch", text)), 2, text[-3000:])

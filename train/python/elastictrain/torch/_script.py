@@ -18,7 +18,7 @@ import torch
 from torch.optim import Optimizer
 from torch.utils.data import DataLoader
 
-from . import _elastic, _loader, _sampling
+from . import _elastic, _held, _loader, _sampling
 from ._group_board import is_starter
 from ._script_run import Epoch, ScriptRun
 from ._takeover import Declined, Takeover
@@ -270,19 +270,31 @@ class Script:
         self._is_making = True
         for watch in getattr(self.model, "watches", ()):
             watch.remove()
+        known = [self.model, *optimizers, *self.found["wrapper"], *state.values()]
+        held = [] if self.has_adapter else self._held(known)
+        state.update({f"held{number}": one for number, one in enumerate(held)})
         run = _elastic.elastic(self.model.module, optimizers, dataset, epochs=MANY_EPOCHS, state={**state, **self.state},
                                accumulation=self.accumulation if dataset is not None else 1, warm_up=warm_up, _kind=ScriptRun,
                                _session=self._session, **options)
         assert isinstance(run, ScriptRun)
         self._finish_with_process()
         if not self.has_adapter:
-            known = [self.model, *optimizers, *self.found["wrapper"], *state.values(), run]
+            known += [run, *held, *(one.source[0] for one in held)]
             run.takeover = Takeover(run.session, known, list(self.model.parameters()), run.extras)
+            run.held = held
         return run
+
+    def _held(self, known: List[Any]) -> List[_held.Held]:
+        """Large modules that all workers hold besides the model."""
+        from . import _collectives  # which needs this module
+
+        found = _held.find(self.model.module, known)
+        return _held.agreed(found, _collectives.gatherer("all_gather_object")) if self.session().launched else found
 
     def _say(self, run: ScriptRun, data: str) -> None:
         """What is done with the script, once; `status` shows it too."""
-        makes = ", ".join(type(thing).__name__ for thing in [self.model.module, *run.trained_by])
+        makes = ", ".join(thing.name if isinstance(thing, _held.Held) else type(thing).__name__
+                          for thing in [self.model.module, *run.trained_by])
         joins = ("takes over the loops and variables of the others, and repeats nothing" if run.takeover is not None else
                  "begins with the present epoch")
         run.notes = {"averaged": makes, "data": data, "new_worker": joins}

@@ -9,6 +9,7 @@ import torch
 
 from . import _exchange
 from ._aside import Aside
+from ._held import Held
 from ._lengths import Lengths, Place
 from ._run import ElasticRun
 from ._takeover import Takeover
@@ -38,6 +39,8 @@ class ScriptRun(ElasticRun):
         self._settles = False  # the open step is committed for an exchange
         self._may_be_joined = True  # the membership changed at the last boundary
         self._stops = False  # this worker's script is at its end
+        self.held: List[Held] = []  # modules that are a part of the state
+        self._resumed: List[Tuple[torch.Tensor, torch.Tensor]] = []  # their tensors, and what those held in the checkpoint
         self.notes: Dict[str, str] = {}  # what is done with the script, for people
         data = arguments[4]
         self._lengths = Lengths(self._size, data["batch"] * self.world_size, data["min_local_samples"], data["drop_last"],
@@ -133,6 +136,7 @@ class ScriptRun(ElasticRun):
             if self.takeover is not None and self.takeover.is_rehearsing:
                 # The state is that behind the step. The script does once more what follows the update, a scheduler's step too.
                 self._state.go_back_to(values["small"], leave=("progress",))
+                self._resumed = [pair for held in self.held for pair in held.copies()]
 
         return read, write
 
@@ -180,8 +184,16 @@ class ScriptRun(ElasticRun):
         if not self._started:
             self._start()
             self._leave_if_asked()
+        self._undo_tail()
         takeover.join(self._is_newcomer)
         return takeover.is_rehearsing
+
+    def _undo_tail(self) -> None:
+        """The checkpoint has what the script did to these modules behind its update, which it has just done once more."""
+        for tensor, saved in self._resumed:
+            with torch.no_grad():
+                tensor.copy_(saved)
+        self._resumed = []
 
     _is_newcomer = False  # the others trained before this worker was a member
 

@@ -51,7 +51,7 @@ class Takeover:
         self._strayed: Optional[Dict[str, str]] = None  # a new worker's values that were another than the others' in each look
         self._is_looking = False
         self._keys: List[str] = []  # of its values on the board
-        self._published, self._cost_s = float("-inf"), 0.0
+        self._published, self._cost_s, self._updates = float("-inf"), 0.0, 0
         self._signature = b""
         self._known_life = ""
         self._is_told = False
@@ -128,10 +128,12 @@ class Takeover:
             self._session.attach(ATTACHMENT, self._record(step))
 
     def _publish(self, step: int) -> None:
-        """For those that are still to come: where the script makes its updates, and what they would take over."""
+        """For those that are still to come: where the script makes its updates, and what they would take over. What the first
+        update changed shows whether that can be handed over at all."""
+        self._updates += 1
         signature, now = self._progress.signature(), time.monotonic()
         is_due = now - self._published > max(REFRESH_S, self._cost_s / LARGEST_SHARE)
-        if is_due or signature != self._signature:
+        if is_due or signature != self._signature or self._updates == 2:
             self._put(self._role_key(int(self._session.rank)), lambda: self._record(step))
             self._signature, self._published, self._cost_s = signature, time.monotonic(), time.monotonic() - now
 
