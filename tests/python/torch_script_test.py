@@ -1,6 +1,7 @@
 """What elastictrain.torch needs for scripts that change nothing, in one process: orders of samplers, files that a new worker
 leaves alone, prefetchers, command lines."""
 
+import argparse
 import contextlib
 import io
 import os
@@ -22,7 +23,7 @@ from torch.utils.data import (BatchSampler, DataLoader, DistributedSampler, Iter
 
 from elastictrain._torch_autoload import split_command  # noqa: E402
 from elastictrain.errors import ElasticError  # noqa: E402
-from elastictrain.torch import _prefetchers, _sampling, _side_effects, _takeover  # noqa: E402
+from elastictrain.torch import _accumulation, _prefetchers, _sampling, _side_effects, _takeover  # noqa: E402
 from elastictrain.torch.progress import RecordError  # noqa: E402
 
 DATA = TensorDataset(torch.arange(24))
@@ -236,6 +237,29 @@ class Published(unittest.TestCase):
                     takeover.at_update(step, False)
         self.assertEqual(told.getvalue().count("fixed size"), 1)
         self.assertEqual([call.args[1] for call in session.board_put.call_args_list], [b"Rrecord", b"Nit is too large"])
+
+
+class Settings(unittest.TestCase):
+    def found(self, **variables):
+        return _accumulation.find([mock.Mock(f_locals=variables)])
+
+    def test_names_of_scripts_and_libraries(self):
+        for name in ("grad_accum_steps", "gradient_accumulation_steps", "accumulation_steps", "accum_iter", "accum_freq", "n_accum",
+                     "ACCUMULATE", "accumulate_grad_batches", "accum"):
+            with self.subTest(name):
+                self.assertEqual(self.found(**{name: 4}), (4, name))
+                self.assertEqual(self.found(args=argparse.Namespace(**{name: 4})), (4, name))
+                self.assertEqual(self.found(config={name: 4}), (4, name))
+
+    def test_other_names_and_values(self):
+        for name, value in (("accuracy", 4), ("accumulator", 4), ("account", 4), ("accumulated_loss", 4), ("accum_steps", 1),
+                            ("accum_steps", 0), ("accum_steps", True), ("accum_steps", 2.0), ("accum_steps", None)):
+            with self.subTest(name, value=value):
+                self.assertEqual(self.found(**{name: value}), (1, ""))
+
+    def test_settings_that_differ_say_nothing(self):
+        self.assertEqual(self.found(accum_steps=4, args=argparse.Namespace(grad_accum=4))[0], 4)
+        self.assertEqual(self.found(accum_steps=4, args=argparse.Namespace(grad_accum=2)), (1, ""))
 
 
 class Commands(unittest.TestCase):

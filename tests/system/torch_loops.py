@@ -3,6 +3,7 @@ epoch in which all workers see the file ET_SAVED and ".stop", and each worker te
 
 The weights count how often each sample was part of an update."""
 
+import contextlib
 import copy
 import itertools
 import os
@@ -20,6 +21,7 @@ import torch_loop_module
 CASE = os.environ.get("ET_CASE", "")
 STOP = os.environ["ET_SAVED"] + ".stop"
 SAMPLES = 480
+ACCUMULATION_STEPS = {"accumulate": 2, "accumulate-else": 4}.get(CASE, 1)
 
 
 class Counts(nn.Module):
@@ -113,6 +115,8 @@ class Script:
             self.with_length()
         elif CASE == "announced":
             self.as_announced()
+        elif CASE.startswith("accumulate"):
+            self.accumulate()
         else:
             for number, batch in enumerate(self.loader):
                 self.step(batch)
@@ -127,6 +131,19 @@ class Script:
                 dist.all_reduce(loss)
             self.last = number
         print(f"epoch of {self.last + 1} batches has {len(self.loader)}", flush=True)
+
+    def accumulate(self):
+        for number, (samples,) in enumerate(self.loader):
+            is_whole = number % 2 == 1
+            with contextlib.nullcontext() if is_whole or CASE == "accumulate-unnamed" else self.model.no_sync():
+                (self.model(samples).mean() / 2).backward()
+            if is_whole:
+                gradient = self.model.module.counts.grad
+                gradient.div_(gradient.abs()[gradient != 0].min()).round_()
+                self.optimizer.step()
+                self.optimizer.zero_grad()
+                time.sleep(0.02)
+        self.last = number
 
     def as_announced(self):
         """Computes from the length at the begin of the epoch, as timm does."""

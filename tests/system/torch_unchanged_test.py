@@ -176,6 +176,16 @@ class Loops(Changed):
     def test_a_loop_in_an_imported_module_with_exchanges(self):
         self.counts("module")
 
+    def test_updates_from_several_batches_as_a_setting_says(self):
+        text = self.counts("accumulate", sizes=(2, 3, 1))
+        self.assertIn("a step has 2 of them, as 'ACCUMULATION_STEPS' says", text)
+
+    def test_updates_from_fewer_batches_than_a_setting_says(self):
+        self.refuses("torch_loops.py", "accumulate-else", "this script makes an update from 2 batches where a step has 4")
+
+    def test_updates_from_several_batches_that_no_setting_names(self):
+        self.trains_on_without("torch_loops.py", "accumulate-unnamed", "could not join: it makes an update from 2 batches")
+
     def test_an_average_that_is_too_large_for_the_progress(self):
         checkpoint = {"directory": os.path.join(self.directory, "checkpoints")}
         with self.started("torch_loops.py", "average", (1, 2, 3), checkpoint=checkpoint) as run:

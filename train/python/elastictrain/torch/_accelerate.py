@@ -89,7 +89,7 @@ class _Batches:
     """The iterator of a loop over a training loader that accelerate prepared."""
 
     def __init__(self, loader: Any, module: Any) -> None:
-        if script.run is None:
+        if script.run is None and loader.gradient_state.num_steps > 1:
             script.accumulation = max(script.accumulation, loader.gradient_state.num_steps)
         self._loader, self._module = loader, module
         loader.begin()

@@ -18,10 +18,11 @@ import torch
 from torch.optim import Optimizer
 from torch.utils.data import DataLoader
 
-from . import _elastic, _held, _loader, _sampling
+from . import _accumulation, _elastic, _held, _loader, _sampling
 from ._group_board import is_starter
 from ._script_run import Epoch, ScriptRun
 from ._takeover import Declined, Takeover
+from .progress import _frames
 from .progress._hook import is_own_file
 from ..errors import ElasticError
 from ..session import Session
@@ -42,7 +43,7 @@ class Script:
         self.is_initialized = False
         self.model: Any = None  # an ElasticModel, or its like of a framework
         self.state: Dict[str, Any] = {}  # of a framework around the script
-        self.accumulation = int(os.environ.get("ELASTICTRAIN_ACCUMULATION", "1"))
+        self.accumulation = int(os.environ.get("ELASTICTRAIN_ACCUMULATION", "0"))  # 0: as it seems to do
         self.found: Dict[str, List[Any]] = {"optimizer": [], "scheduler": [], "scaler": [], "average": [],
                                             "loader": [], "wrapper": []}
         self.run: Optional[ScriptRun] = None
@@ -249,12 +250,15 @@ class Script:
 
     def _make_counted(self, loader: DataLoader, warm_up: Optional[Callable[[Any], Any]]) -> ScriptRun:
         """Its samples are the run's: each counts once in an epoch."""
-        counted = _sampling.counted(loader)
+        counted, setting = _sampling.counted(loader), ""
+        if not self.accumulation and not self.has_adapter:
+            self.accumulation, setting = _accumulation.find(_frames.frames())
         run = self._make(counted.dataset, warm_up, batch=counted.batch, shuffle=counted.is_shuffled, drop_last=counted.drop_last,
                          _order=counted.order, **_loader.options_of(loader))
         run.announce_length(_sampling.length_of(loader), loader in self._asked)
+        batches = f"; a step has {self.accumulation} of them, as '{setting}' says" if setting else ""
         self._say(run, f"each of {counted.size} samples counts once in an epoch, {counted.words}; the script asks for batches of "
-                       f"{counted.batch} per worker")
+                       f"{counted.batch} per worker{batches}")
         return run
 
     def _make_own(self) -> ScriptRun:
@@ -274,7 +278,7 @@ class Script:
         held = [] if self.has_adapter else self._held(known)
         state.update({f"held{number}": one for number, one in enumerate(held)})
         run = _elastic.elastic(self.model.module, optimizers, dataset, epochs=MANY_EPOCHS, state={**state, **self.state},
-                               accumulation=self.accumulation if dataset is not None else 1, warm_up=warm_up, _kind=ScriptRun,
+                               accumulation=max(1, self.accumulation) if dataset is not None else 1, warm_up=warm_up, _kind=ScriptRun,
                                _session=self._session, **options)
         assert isinstance(run, ScriptRun)
         self._finish_with_process()

@@ -21,6 +21,7 @@ from ..session import Batch, Change
 NOT_TRAINED = ("this script took a batch and made no backward pass with it before it took the next one, as a loader that fetches "
                "ahead does, or a loop that leaves out a batch. Each batch of the training loader needs one, before the next one is "
                "taken; an option such as --no-prefetcher may do that")
+NUMBER_OF_BATCHES = "Start it with ELASTICTRAIN_ACCUMULATION=N, the number of batches of each update"
 
 
 class ScriptRun(ElasticRun):
@@ -85,14 +86,15 @@ class ScriptRun(ElasticRun):
         self._lengths.hand(batch.epoch)
         self._before_training()
         data = self._take()
+        self._batches_of_update += 1
         self._handed = (data,)
         return True, data
 
     _handed: Optional[Tuple[Any]] = None  # the last batch
 
     def announce_length(self, length: int, is_asked: bool) -> None:
-        """Of the script's first loop, as its own loader has it before the training."""
-        self._lengths.announce(length)
+        """Of the script's first loop, as its own loader has it before the training. A loop has whole steps."""
+        self._lengths.announce(max(1, length // self.accumulation) * self.accumulation)
         self._lengths.is_asked = is_asked
 
     def ask_length(self) -> int:
@@ -249,8 +251,22 @@ class ScriptRun(ElasticRun):
         if self.takeover.is_rehearsing:
             self.takeover.rehearse()
         elif self._batch is not None:
+            self._check_number_of_batches()
             self._is_at_update = True
             self.takeover.at_update(self._batch.step, self._aside.is_announced)
+
+    def _check_number_of_batches(self) -> None:
+        """All workers make an update in the same batch, a new one as well."""
+        left, batches = len(self._parts), self._batches_of_update
+        if left:
+            raise ElasticError(f"this script makes an update from {self.accumulation - left} batches where a step has "
+                               f"{self.accumulation}. {NUMBER_OF_BATCHES}")
+        if batches > self.accumulation and not self._has_updated and self.takeover is not None:
+            self.takeover.obstacle = f"it makes an update from {batches} batches, and no setting says so. {NUMBER_OF_BATCHES}"
+        self._batches_of_update, self._has_updated = 0, True
+
+    _batches_of_update = 0  # taken since the last one
+    _has_updated = False
 
     def note_update(self) -> None:
         """The optimizer made its step, or a scaler left it out."""

@@ -53,6 +53,7 @@ class Takeover:
         self._keys: List[str] = []  # of its values on the board
         self._published, self._cost_s, self._updates = float("-inf"), 0.0, 0
         self._signature = b""
+        self.obstacle = ""  # why nobody can join
         self._known_life = ""
         self._is_told = False
 
@@ -114,10 +115,12 @@ class Takeover:
         return self._progress.record(step, self._extras[0]())
 
     def _put(self, key: str, make: Callable[[], bytes]) -> None:
-        try:
-            value = _RECORD + make()
-        except RecordError as error:
-            value = _NONE + str(error).encode()
+        value = _NONE + self.obstacle.encode()
+        if not self.obstacle:
+            try:
+                value = _RECORD + make()
+            except RecordError as error:
+                value = _NONE + str(error).encode()
         self._session.board_put(key, value)
         if value[:1] == _NONE and not self._is_told:
             self._is_told = True
