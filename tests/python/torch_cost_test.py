@@ -214,7 +214,7 @@ class Cost(unittest.TestCase):
         self.assertEqual({bucket.flat.dtype for bucket in buckets}, {torch.bfloat16})
 
     def test_a_device_gets_one_copy_for_each_bucket(self):
-        self.enterContext(mock.patch.object(_gradients, "BUCKET_BYTES", 1 << 20))
+        self.make_buckets_small()
         model = layers(6)
         run = elastictrain.torch.elastic(model, torch.optim.SGD(model.parameters(), lr=0.01), WIDE, batch=4, leave="return")
         self.addCleanup(run.close)
@@ -231,11 +231,16 @@ class Cost(unittest.TestCase):
             run._optimizers[0].step()
             run._optimizers[0].zero_grad()
 
+    def make_buckets_small(self):
+        patch = mock.patch.object(_gradients, "BUCKET_BYTES", 1 << 20)
+        patch.start()
+        self.addCleanup(patch.stop)
+
     # --- Along the pass
 
     def left_at(self, model, compiled=False):
         """For each bucket of the last step: which share of the operators of the backward pass had run when it left."""
-        self.enterContext(mock.patch.object(_gradients, "BUCKET_BYTES", 1 << 20))
+        self.make_buckets_small()
         net = torch.compile(model, backend="aot_eager") if compiled else model
         run = elastictrain.torch.elastic(model, torch.optim.SGD(model.parameters(), lr=0.01), WIDE, batch=4, leave="return",
                                          warm_up=lambda batch: net(batch[0]).square().mean().backward())
