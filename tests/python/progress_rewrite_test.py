@@ -304,6 +304,10 @@ class Places(unittest.TestCase):
                                    "z = a or b + f()\nwith c(a, f()): pass\nz.append(f())\n", "a.py").notes
         self.assertEqual(sorted(line for line, *_ in notes.waiting), [1, 3, 7, 8])
 
+    def test_lines_in_which_a_function_of_the_language_alone_waits_may_train(self):
+        notes = _rewrite.rewritten("a[len(a):] = [f()]\na[g(a):] = [f()]\n", "a.py").notes
+        self.assertEqual(notes.waiting_lines, [(2, 2)])
+
     def test_functions_that_gather_are_noted(self):
         notes = _rewrite.rewritten("sum(map(f, x))\nsum(x)\nf(map(x))\n", "a.py").notes
         self.assertEqual(notes.lazily_driven, [(1, 1)])

@@ -134,7 +134,7 @@ def _is_waiting(frame: types.FrameType, notes: _rewrite.Notes, line: int) -> boo
     position = _position(frame)
     if position is not None:
         return position in notes.waiting
-    return any(first <= line <= last for first, _, last, _ in notes.waiting)
+    return any(first <= line <= last for first, last in notes.waiting_lines)
 
 
 def _position(frame: types.FrameType) -> Any:

@@ -17,6 +17,7 @@ LOOPS_MODULE = "elastictrain.torch.progress._loops"
 DRIVERS = frozenset(("list", "tuple", "set", "frozenset", "dict", "sum", "max", "min", "any", "all", "sorted", "reduce",
                      "deque", "join", "extend", "fromiter", "Counter"))  # functions that call others and gather what these return
 LAZY = frozenset(("map", "filter", "starmap"))
+TRAINS_NOTHING = frozenset(("abs", "bool", "float", "hash", "id", "int", "isinstance", "len", "range", "repr", "round", "str", "type"))
 COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp)
 Position = Tuple[int, int, int, int]  # line, column, last line, last column
 
@@ -24,6 +25,7 @@ Position = Tuple[int, int, int, int]  # line, column, last line, last column
 class Notes(NamedTuple):
     """What is known of a rewritten file. Lines are ranges, both ends included."""
     waiting: Set[Position]  # calls that run while a value waits on the evaluation stack
+    waiting_lines: List[Tuple[int, int]]  # of those that may train, for interpreters that do not know which call of a line runs
     lazily_driven: List[Tuple[int, int]]  # calls such as sum(map(…))
     drivers: Set[Position]  # calls of DRIVERS
     loops: Set[Tuple[int, int]]  # line and column of each rewritten `for`, and of what it iterates over
@@ -44,10 +46,17 @@ def rewritten(source: Union[str, bytes], path: str) -> Rewritten:
         _add_import(tree)
         ast.fix_missing_locations(tree)
         code = compile(tree, path, "exec", dont_inherit=True)
-        return Rewritten(code, Notes(set(_waiting(tree)), list(_lazily_driven(tree)), _drivers(tree), rewriter.loops), "")
+        return Rewritten(code, _notes_of(tree, rewriter.loops), "")
     except Exception as error:
         reason = f"{path} could not be rewritten: {type(error).__name__}: {error}"
         return Rewritten(compile(source, path, "exec", dont_inherit=True), None, reason)
+
+
+def _notes_of(tree: ast.AST, loops: Set[Tuple[int, int]]) -> Notes:
+    waiting = list(_waiting(tree))
+    lines = [(call.lineno, call.end_lineno or call.lineno) for call in waiting
+             if not (isinstance(call.func, ast.Name) and call.func.id in TRAINS_NOTHING)]
+    return Notes({_position_of(call) for call in waiting}, lines, list(_lazily_driven(tree)), _drivers(tree), loops)
 
 
 def _add_import(tree: ast.Module) -> None:
@@ -99,12 +108,12 @@ def has_call(node: ast.AST) -> bool:
     return not isinstance(node, ast.Lambda) and any(has_call(child) for child in ast.iter_child_nodes(node))
 
 
-def _waiting(tree: ast.AST) -> Iterator[Position]:
+def _waiting(tree: ast.AST) -> Iterator[ast.Call]:
     for node in ast.walk(tree):
         waits = False
         for operand in operands_of(node):
             if waits and has_call(operand):
-                yield from (_position_of(call) for call in ast.walk(operand) if isinstance(call, ast.Call))
+                yield from (call for call in ast.walk(operand) if isinstance(call, ast.Call))
             is_callee = isinstance(node, ast.Call) and operand is node.func
             waits = waits or not (is_callee or isinstance(operand, ast.Constant))
 
