@@ -119,6 +119,10 @@ static void shares_values(et_session* session) {
   CHECK(et_reduce_values(session, NULL, 1, ET_FLOAT64, ET_SUM) == ET_ERROR_INVALID);
   CHECK(et_broadcast_from(session, &mine, sizeof mine, 0) == ET_OK && mine == 5);
   CHECK(et_broadcast_from(session, &mine, sizeof mine, 1) == ET_ERROR_SESSION);
+  CHECK(et_broadcast_into(session, &mine, sizeof mine, 0, &all) == ET_OK && all == 5);
+  CHECK(et_broadcast_into(session, &mine, sizeof mine, 1, &all) == ET_ERROR_SESSION);
+  CHECK(et_broadcast_into(session, &mine, sizeof mine, 0, NULL) == ET_ERROR_INVALID);
+  all = 0;
   CHECK(et_all_gather(session, &mine, sizeof mine, &all) == ET_OK && all == 5);
   CHECK(et_reduce_scatter(session, parts, 1, ET_INT64, ET_PRODUCT, &part) == ET_OK && part == 7);
   CHECK(et_agree(session, &mine, sizeof mine, &equal) == ET_OK && equal == 1);

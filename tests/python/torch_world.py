@@ -100,9 +100,9 @@ class Session:
         parts = self._tensors_like(values)
         values.copy_({"sum": lambda: sum(parts), "max": lambda: torch.stack(parts).amax(0)}[operation]())
 
-    def broadcast_from(self, values, root):
-        self.calls.append("broadcast_from")
-        values.copy_(self._tensors_like(values)[root])
+    def broadcast_into(self, received, value, root):
+        self.calls.append("broadcast_into")
+        received.copy_(self._tensors_like(value)[root])
 
     def barrier(self):
         self.calls.append("barrier")

@@ -397,6 +397,11 @@ et_status et_broadcast_from(et_session* session, void* data, size_t bytes, uint3
   return guarded([&] { session->session.broadcast_from(data, bytes, root); });
 }
 
+et_status et_broadcast_into(et_session* session, const void* data, size_t bytes, uint32_t root, void* received) {
+  if (session == nullptr || (bytes != 0 && (data == nullptr || received == nullptr))) return null_argument();
+  return guarded([&] { session->session.broadcast_into(data, bytes, root, received); });
+}
+
 et_status et_all_gather(et_session* session, const void* data, size_t bytes, void* gathered) {
   if (session == nullptr || (bytes != 0 && (data == nullptr || gathered == nullptr))) return null_argument();
   return guarded([&] { session->session.all_gather(data, bytes, gathered); });

@@ -176,6 +176,10 @@ void Session::broadcast(void* data, std::size_t bytes) {
 void Session::broadcast_from(void* data, std::size_t bytes, std::uint32_t root) {
   impl_->broadcast_from(data, bytes, root);
 }
+
+void Session::broadcast_into(const void* data, std::size_t bytes, std::uint32_t root, void* received) {
+  impl_->broadcast_into(data, bytes, root, received);
+}
 void Session::reduce_values(void* data, std::size_t count, DataType type, Operation operation) {
   impl_->reduce_values(data, count, type, operation);
 }

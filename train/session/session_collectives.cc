@@ -56,6 +56,29 @@ void Session::Impl::broadcast_from(void* data, std::size_t bytes, std::uint32_t 
   });
 }
 
+// Who has received the value sends it, so that a repetition needs no copy of what the others had: as long as nobody has,
+// no call has returned, and `data` is there.
+void Session::Impl::broadcast_into(const void* data, std::size_t bytes, std::uint32_t root, void* received) {
+  lifecycle_.require(root < view().world_size, "broadcast_into(): the root is not a rank of this world");
+  const auto room = bytes_at(received, session::bytes_of("broadcast_into()", bytes, 1));
+  constexpr std::byte kNothing{0};
+  constexpr std::byte kIsRoot{1};
+  constexpr std::byte kReceived{2};
+  const auto holds = std::make_shared<std::byte>(view().rank == root ? kIsRoot : kNothing);
+  if (*holds == kIsRoot && bytes != 0) std::memmove(received, data, bytes);
+  share("broadcast_into()", {}, [=](comm::Communicator& others) -> Status {
+    if (room.empty()) return {};
+    std::vector<std::byte> all(others.world_size());
+    if (auto status = others.all_gather({holds.get(), 1}, all); !status) return status;
+    const auto sender = std::max_element(all.begin(), all.end());
+    const auto rank = static_cast<std::uint32_t>(sender - all.begin());
+    if (*sender == kNothing && rank == others.rank()) std::memmove(room.data(), data, room.size());
+    auto status = others.broadcast(room, rank);
+    if (status) *holds = kReceived;
+    return status;
+  });
+}
+
 void Session::Impl::reduce_values(void* data, std::size_t count, DataType type, Operation operation) {
   const auto all = bytes_at(data, session::bytes_of("reduce_values()", count, session::size_of(type)));
   share("reduce_values()", all,

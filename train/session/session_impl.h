@@ -74,6 +74,7 @@ class __attribute__((visibility("hidden"))) Session::Impl {
   void sum(float* data, std::size_t count);
   void broadcast(void* data, std::size_t bytes);
   void broadcast_from(void* data, std::size_t bytes, std::uint32_t root);
+  void broadcast_into(const void* data, std::size_t bytes, std::uint32_t root, void* received);
   void reduce_values(void* data, std::size_t count, DataType type, Operation operation);
   void all_gather(const void* data, std::size_t bytes, void* gathered);
   void reduce_scatter(const void* data, std::size_t count_per_rank, DataType type, Operation operation, void* result);

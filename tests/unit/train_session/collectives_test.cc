@@ -49,6 +49,7 @@ struct Round {
     session.reduce_values(&min, 1, DataType::kFloat64, Operation::kMin);
     session.reduce_values(&any, 1, DataType::kBool);
     session.broadcast_from(&from_last, sizeof from_last, ranks - 1);
+    session.broadcast_into(&rank, sizeof rank, ranks - 1, &into);
     const std::uint32_t mine[] = {rank, ranks};
     session.all_gather(mine, sizeof mine, gathered.data());
     session.reduce_scatter(scattered.data(), 1, DataType::kInt64, Operation::kSum, &part);
@@ -71,6 +72,7 @@ struct Round {
     require_that(disagreed == (ranks == 1 ? 1 : 0), "that not all agree");
     require_that(sizes_agreed == (ranks == 1 ? 1 : 0), "that the sizes differ");
     require_that(from_last == ranks - 1, "the broadcast");
+    require_that(into == ranks - 1, "the broadcast into other memory");
     require_that(part == 100 * n * (n - 1) / 2 + n * rank, "the part of the sum");
     for (std::uint32_t i = 0; i < ranks; ++i) {
       require_that(gathered[2 * i] == i && gathered[2 * i + 1] == ranks, "what was gathered");
@@ -86,6 +88,7 @@ struct Round {
   double min = 0;
   std::uint8_t any = 0;
   std::uint32_t from_last = 0;
+  std::uint32_t into = 0;
   static constexpr std::uint8_t kZeros[8] = {};
   int agreed = 0;
   int disagreed = 1;
@@ -288,6 +291,23 @@ TEST_CASE("a loss in a step repeats its own collectives too") {
     run.wait_step(workers[0], 20);
     run.stop_and_check();
   }
+}
+
+TEST_CASE("what a worker received before the root was lost in that step is kept by the repetition") {
+  TestWorkerOptions options;
+  const auto received = std::make_shared<std::array<std::uint32_t, 2>>();
+  options.in_step = [received](Session& session, std::uint64_t) {
+    (*received)[0] = session.world_size() - 1;
+    const std::uint32_t mine = session.rank();
+    session.broadcast_into(&mine, sizeof mine, (*received)[0], &(*received)[1]);
+  };
+  options.between_steps = [received](Session&, std::uint64_t) {
+    require_that((*received)[1] == (*received)[0], "the value of the root of then");
+  };
+  FakeRun run(options);
+  const auto workers = run.lose_last_of_three(Moment::kBetweenBuckets, false);
+  run.wait_step(workers[0], 20);
+  run.stop_and_check();
 }
 
 TEST_CASE("collectives between steps") {

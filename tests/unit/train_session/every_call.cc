@@ -72,6 +72,7 @@ std::string calls_that_return(Session& session) {
       {"broadcast", [&] { session.broadcast(&value, sizeof value); }},
       {"reduce_values", [&] { session.reduce_values(&value, 1, DataType::kFloat32); }},
       {"broadcast_from", [&] { session.broadcast_from(&value, sizeof value, 0); }},
+      {"broadcast_into", [&] { session.broadcast_into(&value, sizeof value, 0, room.data()); }},
       {"all_gather", [&] { session.all_gather(&value, sizeof value, room.data()); }},
       {"agree", [&] { session.agree(&value, sizeof value, &equal); }},
       {"reduce_values_in", [&] { session.reduce_values_in(1, &value, 1, DataType::kFloat32); }},

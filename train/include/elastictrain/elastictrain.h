@@ -242,6 +242,8 @@ ET_API et_status et_broadcast(et_session* session, void* data, size_t bytes);
  * the memory that they write must stay valid until et_commit_step(). */
 ET_API et_status et_reduce_values(et_session* session, void* data, size_t count, et_type type, et_operation operation);
 ET_API et_status et_broadcast_from(et_session* session, void* data, size_t bytes, uint32_t root);
+/* `received`: the root's data, as many bytes, in memory of its own. */
+ET_API et_status et_broadcast_into(et_session* session, const void* data, size_t bytes, uint32_t root, void* received);
 /* `gathered`: world size x bytes. */
 ET_API et_status et_all_gather(et_session* session, const void* data, size_t bytes, void* gathered);
 /* `equal`, out: 1 if all ranks passed the same bytes, as many each, and 0 if not. */

@@ -361,6 +361,9 @@ class ELASTICTRAIN_CPP_API Session {
   // and world_size() stay what they are; blocks of ranks that are lost in it are zeros.
   void reduce_values(void* data, std::size_t count, DataType type, Operation operation = Operation::kSum);
   void broadcast_from(void* data, std::size_t bytes, std::uint32_t root);
+  // The same into memory of its own, without a copy on the ranks that receive: `data` is read until the call returns. If
+  // the root is lost before any rank has its value, the first rank's counts.
+  void broadcast_into(const void* data, std::size_t bytes, std::uint32_t root, void* received);
   // `bytes` of each rank; `gathered` has room for world_size() as many, in the order of the ranks.
   void all_gather(const void* data, std::size_t bytes, void* gathered);
   // `data` has `count_per_rank` elements for each rank; `result` gets those of this rank.

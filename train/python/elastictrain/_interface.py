@@ -99,6 +99,7 @@ CALLS: Dict[str, Tuple[Any, ...]] = {
     "early": (c_char_p, c_void_p, POINTER(c_size_t)),
     "reduce_values": (c_void_p, c_size_t, c_int, c_int),
     "broadcast_from": (c_void_p, c_size_t, c_uint32),
+    "broadcast_into": (c_void_p, c_size_t, c_uint32, c_void_p),
     "all_gather": (c_void_p, c_size_t, c_void_p),
     "agree": (c_void_p, c_size_t, POINTER(c_int)),
     "barrier": (),

@@ -313,6 +313,15 @@ class Session:
         self._step_kept.append(values)
         self._do("broadcast_from", memory.address, memory.bytes, root)
 
+    def broadcast_into(self, received: Any, value: Any, root: int = 0) -> None:
+        """The bytes of rank `root`'s value, into other memory of the same size, which must stay valid until commit_step() in a
+        step; `value` is read before the call returns."""
+        memory, room = _memory.of(value), _memory.of(received)
+        if room.bytes != memory.bytes:
+            raise ValueError(f"{room.bytes} bytes for a value of {memory.bytes}")
+        self._step_kept.append(received)
+        self._do("broadcast_into", memory.address, memory.bytes, root, room.address)
+
     def all_gather(self, value: Any) -> bytes:
         """The bytes of all workers' values, by rank; all of one size."""
         memory = _memory.of(value)

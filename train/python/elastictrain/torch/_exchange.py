@@ -136,8 +136,7 @@ class Plane:
 
     def broadcast(self, tensor: torch.Tensor, root: int) -> None:
         values = self._room_like(tensor)
-        values.copy_(tensor)
-        self._session.broadcast_from(values, root)
+        self._session.broadcast_into(values, tensor, root)
         if self.rank != root:
             tensor.copy_(values)
 
