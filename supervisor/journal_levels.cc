@@ -15,7 +15,7 @@ constexpr std::array<std::string_view, 28> kDetails{
     "left",         "finished",         "exited",        "host_slots",  "host_released", "kept_warm",
     "warm_ended",   "accounts_awaited", "term_answered", "plan_updated"};
 
-constexpr std::array<std::string_view, 32> kWarnings{"connection_rejected",
+constexpr std::array<std::string_view, 33> kWarnings{"connection_rejected",
                                                      "journal_torn",
                                                      "journal_gap",
                                                      "host_poll_failed",
@@ -38,6 +38,7 @@ constexpr std::array<std::string_view, 32> kWarnings{"connection_rejected",
                                                      "disagreement",
                                                      "newcomer_sent_away",
                                                      "grow_refused",
+                                                     "first_missing",
                                                      "replace_given_up",
                                                      "lease_ignored",
                                                      "abort",

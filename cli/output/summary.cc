@@ -123,6 +123,7 @@ std::string Summary::render(int exit_status) const {
     text += "\n";
   }
   text += render_failures();
+  if (!no_first_.empty()) text += "  rank 0: no worker is left that was started as it (" + no_first_ + ")\n";
   for (const auto& [key, value] : notes_) text += "  " + key + ": " + value + "\n";
   if (!audit_failed_ && !audit_.empty()) text += "  audit: " + audit_ + "\n";
   return text + render_speeds() + render_changes();

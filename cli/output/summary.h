@@ -41,6 +41,8 @@ class Summary {
   void on(const core::record::Commit& commit);
   void on(const core::record::GenerationComplete& generation);
   void on(const core::record::Idle& idle);
+  void on(const core::record::FirstMissing& missing) { no_first_ = missing.reason; }
+  void on(const core::record::FirstSuccessor&) { no_first_.clear(); }
   void on(const core::record::Note& note) { notes_[note.key] = note.value; }
   void on(const core::record::Finished& finished);
   void on(const core::record::End& end) { end_reason_ = end.reason; }
@@ -59,6 +61,7 @@ class Summary {
   std::string audit_;
   bool audit_failed_ = false;
   std::string end_reason_;
+  std::string no_first_;  // why the program may save and print nothing
 };
 
 }  // namespace elastictrain::cli

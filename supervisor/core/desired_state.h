@@ -31,6 +31,7 @@ struct DesiredState {
   std::uint32_t failed_joins = 0;      // tries in a row in which new workers could not join
   std::optional<GrowRefusal> refused;  // until a user asks for a size
   std::string unmet;                   // as last reported
+  bool no_first_told = false;          // that no worker with rank 0 in its environment is left
   bool saved = false;                  // a checkpoint was ordered because the hosts of all workers go away
   LeaseState lease;                    // of a run of a cluster: it trains with at most that many workers
 

@@ -149,7 +149,8 @@ struct Resumed {
   std::uint64_t last_worker = 0;
   std::optional<SizeHold> hold;
   std::optional<GrowRefusal> refused;
-  bool restarting = false;  // all state was lost, and nothing has trained since
+  std::optional<WorkerId> first;  // the newest worker whose environment says rank 0
+  bool restarting = false;        // all state was lost, and nothing has trained since
   LeaseState lease;
   std::vector<std::pair<WorkerId, protocol::WorkerAudit>> audits;  // in audit mode, what the ledger held
 };

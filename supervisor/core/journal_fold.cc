@@ -145,6 +145,8 @@ void JournalFold::on(const record::Spawn& about) {
   Resumed::WorkerPlace worker{about.worker, about.agent.value_or(AgentId{}), about.slot};
   if (!about.agent) agent_on(about.host, &worker.agent);
   if (worker.worker.value == 0) return;
+  const bool begins = state_.generation == 0 && (!state_.first || !state_.workers.contains(*state_.first));
+  if (begins) state_.first = about.worker;
   state_.last_worker = std::max<std::uint64_t>(state_.last_worker, worker.worker.value);
   if (state_.agents.contains(worker.agent)) state_.workers[worker.worker] = worker;
 }
@@ -351,6 +353,7 @@ void JournalFold::on(const record::RunState& about) {
   state.target = about.target;
   state.target_reason = about.target_reason;
   state.plan_update = plan_update_of(about);
+  state.first = about.first;
   state.restarting = about.restarting.value_or(false);
   if (about.refused_size) state.refused = GrowRefusal{*about.refused_size, about.refused_reason.value_or("")};
   if (about.held_ms) state.hold = SizeHold{Millis(*about.held_ms)};
@@ -473,6 +476,7 @@ Resumed JournalFold::result() const {
   resumed.plan_update = state_.plan_update;
   resumed.hold = state_.hold;
   resumed.refused = state_.refused;
+  resumed.first = state_.first;
   resumed.restarting = state_.restarting;
   resumed.lease = state_.lease;
   add_unsettled(resumed);

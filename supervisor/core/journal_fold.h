@@ -84,7 +84,8 @@ class JournalFold {
     UpdatePlan plan_update;
     std::optional<SizeHold> hold;
     std::optional<GrowRefusal> refused;
-    bool restarting = false;  // all state was lost, and nothing has trained since
+    std::optional<WorkerId> first;  // the newest worker whose environment says rank 0
+    bool restarting = false;        // all state was lost, and nothing has trained since
     bool leased = false;
     LeaseState lease;
     std::uint32_t plain_restarts = 0;
@@ -109,6 +110,7 @@ class JournalFold {
   void on(const record::AgentLost& about) { end_agent(about.agent); }
   void on(const record::AgentEnded& about) { end_agent(about.agent); }
   void on(const record::Spawn& about);
+  void on(const record::FirstSuccessor& about) { state_.first = about.worker; }
   void on(const record::Exited& about) { state_.workers.erase(about.worker); }
   void on(const record::SpawnFailed& about) { state_.workers.erase(about.worker); }
   void on(const record::SpawnLost& about) { state_.workers.erase(about.worker); }

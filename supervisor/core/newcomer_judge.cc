@@ -52,6 +52,10 @@ void NewcomerJudge::begin() {
 
 void NewcomerJudge::take(WorkerId id, const protocol::WorkerHeartbeat& heartbeat) {
   if (probation_.take(id, heartbeat)) desired_.failed_joins = 0;
+  Worker* worker = roster_.worker(id);
+  if (worker == nullptr || !worker->is_first || worker->may_lead || !worker->trains()) return;
+  worker->may_lead = !probation_.is_in_first_steps(id);
+  if (worker->may_lead) out_.look_again();
 }
 
 // It ends by itself; how it ends tells nothing more.
@@ -83,6 +87,7 @@ bool NewcomerJudge::send_away(Generation generation, const std::string& why) {
     out_.journal(record::NewcomerSentAway{id, why});
     probation_.forget(id);
     recovery_.waiting.erase(id);
+    workers_.note_failed(worker, why);
     workers_.stop(worker);
   }
   out_.tell(Tell::Level::kWarning,
@@ -119,6 +124,7 @@ bool NewcomerJudge::could_not_join(WorkerId id, const std::string& text) {
   const std::size_t left = others_than({id}).size();
   if (left == 0 || end_.begun()) return false;
   out_.journal(record::NewcomerSentAway{id, text});
+  if (const Worker* worker = roster_.worker(id)) workers_.note_failed(*worker, text);
   out_.tell(Tell::Level::kWarning, text + ": it could not join, and the others go on");
   probation_.forget(id);
   count_try(text, left);

@@ -64,6 +64,7 @@ CurrentMember Planner::current_member(WorkerId id) const {
   const Worker& worker = *roster_.worker(id);
   CurrentMember member{id, worker.place()};
   if (desired_.hold) return member;
+  member.leads = worker.may_lead;
   member.displaced = gives_back(worker) || yields_slot(worker);
   member.replaced = desired_.replacements.contains(id) || displaced(worker);
   member.can_overlap = !displaced(worker) && roster_.occupants(member.place).size() == 1 &&
@@ -143,6 +144,7 @@ std::vector<Place> Planner::free_places() const {
 SwapInput Planner::swap_input() const {
   SwapInput input;
   for (WorkerId id : training_.members) input.members.push_back(current_member(id));
+  std::stable_partition(input.members.begin(), input.members.end(), [](const auto& member) { return member.leads; });
   input.candidates = candidates();
   input.free = free_places();
   input.want = target_size_of();
@@ -220,6 +222,9 @@ ChangeDescription Planner::describe(const SwapDecision& decision, std::size_t ne
     found.kind = replace_kind;
     found.reason = (replace_kind == ChangeKind::kMigrate ? "move " : "replace ") + replaced;
     if (next_size != size) found.reason += ", " + sizes + " workers";
+  } else if (next_size == size && !decision.stay.empty() && decision.stay.front() != training_.members.front()) {
+    found.kind = ChangeKind::kUpdatePlan;
+    found.reason = workers_.name_of(*roster_.worker(decision.stay.front())) + " was started as rank 0, and gets it";
   } else if (next_size == size && !desired_.update_reason.empty()) {
     found.kind = ChangeKind::kUpdatePlan;
     found.reason = desired_.update_reason;

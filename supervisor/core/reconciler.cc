@@ -144,6 +144,7 @@ void Reconciler::reconcile() {
     return;
   }
   tell_unmet(aim, want);
+  tell_no_first();
   if (change_.stage == Stage::kPreparing) return;
   if (next == training_.members && desired_.update_reason.empty()) {
     out_.cancel(change_.timer);
@@ -252,6 +253,20 @@ void Reconciler::tell_unmet(const SwapDecision& decision, std::uint32_t want) {
   if (text.empty()) return;
   out_.journal(record::TargetUnmet{desired_.target, decision.size(), text});
   out_.tell(Tell::Level::kWarning, text);
+}
+
+// Rank 0 of the environment is gone, and nobody comes who has it.
+void Reconciler::tell_no_first() {
+  if (training_.generation == 0 || !startup_.elastic || planner_.settling()) return;
+  const auto& all = roster_.workers();
+  const bool is_there = std::any_of(all.begin(), all.end(),
+                                    [](const auto& entry) { return entry.second.is_first && !entry.second.dying(); });
+  if (std::exchange(desired_.no_first_told, !is_there) || is_there) return;
+  const std::string why = workers_.why_no_first().empty() ? "no new worker is started" : workers_.why_no_first();
+  out_.journal(record::FirstMissing{why});
+  out_.tell(Tell::Level::kWarning,
+            "no worker is left that was started as rank 0 (" + why +
+                "). A program that keeps RANK in a variable saves and prints nothing from here on");
 }
 
 void Reconciler::give_up_replacements(const SwapDecision& decision) {

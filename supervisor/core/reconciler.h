@@ -49,6 +49,7 @@ class Reconciler {
   void give_back_first(SwapDecision& decision) const;
   void dismiss_misplaced(const std::vector<Candidate>& candidates);
   void tell_unmet(const SwapDecision& decision, std::uint32_t want);
+  void tell_no_first();
   void give_up_replacements(const SwapDecision& decision);
 
   const RunSettings& settings_;

@@ -81,6 +81,8 @@ struct Worker {
   std::uint32_t expected_rank = 0;  // as given in its environment
   std::uint64_t timer = 0;          // kReady first, kLeave later
   Instant started_at{};             // by this supervisor
+  bool is_first = false;            // its environment says rank 0
+  bool may_lead = false;            // and it has trained with the others, so that it gets this rank
   bool was_warm = false;            // its process was another worker before
   bool may_be_warm = false;         // a shrink lets it go: its process may be another worker later
   protocol::WorkerReady facts;

@@ -50,6 +50,9 @@ Journal StateRecord::make(Instant now) const {
     state.refused_size = desired_.refused->size;
     state.refused_reason = desired_.refused->reason;
   }
+  for (const auto& [id, worker] : roster_.workers()) {
+    if (worker.is_first) state.first = id;
+  }
   if (training_.restarting) state.restarting = true;
   if (desired_.held) state.held_ms = desired_.hold_left_ms(now).value_or(0);
   write_update(desired_.update, state);

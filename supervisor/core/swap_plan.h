@@ -20,13 +20,14 @@ struct Place {
   bool operator==(const Place&) const = default;
 };
 
-// A member of the current generation, in rank order.
+// A member of the current generation, in the order of the ranks that they are to have.
 struct CurrentMember {
   WorkerId worker;
   Place place;
   bool displaced = false;    // its host or slot goes away: it leaves, with or without a successor
   bool replaced = false;     // a replacement was requested: it leaves once it has a successor
   bool can_overlap = false;  // for `replaced`: its own slot may also hold its successor
+  bool leads = false;        // it was started as rank 0, in place of a worker that is gone
 };
 
 // A worker in no generation that could join, best first.

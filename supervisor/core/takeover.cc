@@ -91,6 +91,9 @@ void Takeover::restore_roster(const Resumed& event) {
     if (roster_.agent(place.agent) == nullptr) continue;
     Worker& worker = roster_.restore_worker(place.worker, {place.agent, place.slot});
     if (end_.finished.contains(place.worker)) worker.seat = Seat::kFinished;
+    worker.is_first =
+        event.first ? place.worker == *event.first : !event.members.empty() && place.worker == event.members.front();
+    worker.may_lead = worker.is_first;
   }
   startup_.plain_restarts = event.plain_restarts;
   startup_.spawned = !roster_.workers().empty();

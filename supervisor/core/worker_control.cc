@@ -81,6 +81,8 @@ void WorkerControl::start(const std::vector<WorkerId>& next, const std::vector<W
                          .local_world_size = 0,
                          .node_rank = node_rank[worker.host]};
   }
+  const std::optional<WorkerId> successor = successor_of_first(next, fresh);
+  if (successor) spawns[*successor].rank = 0;
   for (WorkerId id : fresh) {
     Worker& worker = *roster_.worker(id);
     worker.started_at = out_.now();
@@ -92,11 +94,33 @@ void WorkerControl::start(const std::vector<WorkerId>& next, const std::vector<W
       spawn.lineage = training_.lineage;
     }
     worker.expected_rank = spawn.rank;
+    worker.is_first = spawn.rank == 0;
     spawn.warm = worker.was_warm = take_warm(worker);
     out_.journal(record::Spawn{id, worker.host, worker.agent, worker.slot});
+    if (id == successor) out_.journal(record::FirstSuccessor{id});
     out_.emit(spawn);
     if (startup_.elastic) expect_ready(worker);
   }
+}
+
+// A program may keep the rank of its environment for good, and save and print where it is 0. Where no worker has it any
+// more, the next one is started with it. A process that was another worker keeps what it has read.
+std::optional<WorkerId> WorkerControl::successor_of_first(const std::vector<WorkerId>& next,
+                                                          const std::vector<WorkerId>& fresh) const {
+  const auto is_fresh = [&](WorkerId id) { return std::find(fresh.begin(), fresh.end(), id) != fresh.end(); };
+  if (!no_first_.empty() || next.empty() || is_fresh(next.front())) return std::nullopt;
+  std::optional<WorkerId> successor;
+  for (WorkerId id : next) {
+    const Worker& worker = *roster_.worker(id);
+    if (worker.is_first && !desired_.replacements.contains(id)) return std::nullopt;
+    if (!successor && is_fresh(id) && roster_.warm_process(worker.place()) == nullptr) successor = id;
+  }
+  return successor;
+}
+
+void WorkerControl::note_failed(const Worker& worker, const std::string& why) {
+  if (worker.is_first && training_.generation != 0)
+    no_first_ = to_string(worker.id) + " on " + worker.host + ": " + why;
 }
 
 // Where no worker holds the state any more, processes begin anew: with the newest checkpoint.
@@ -117,6 +141,7 @@ void WorkerControl::expect_exit(Worker& worker) {
 }
 
 void WorkerControl::drop_joiner(const Worker& worker, const std::string& why, Retry retry) {
+  note_failed(worker, why);
   const std::uint32_t failures = roster_.blame(worker.place(), retry == Retry::kOnce ? 1 : 2);
   if (roster_.is_blamed(worker.place())) {
     const Instant again = out_.now() + health_.cool_down(failures);

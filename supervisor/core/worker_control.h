@@ -5,6 +5,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -40,6 +41,9 @@ class WorkerControl {
   // Where and why a new worker failed last; empty: none has.
   const std::string& newest_failure() const { return reported_cause_; }
   void expel_joiner(WorkerId id, const std::string& why);
+  // A new worker could not join. If it was started as rank 0 in place of another, this may be why: no further one is.
+  void note_failed(const Worker& worker, const std::string& why);
+  const std::string& why_no_first() const { return no_first_; }
   void dismiss(Worker& worker, const std::string& reason);
   void stop(Worker& worker);
   void end_for_good(Worker& worker);
@@ -47,6 +51,8 @@ class WorkerControl {
 
  private:
   bool take_warm(const Worker& worker);
+  std::optional<WorkerId> successor_of_first(const std::vector<WorkerId>& next,
+                                             const std::vector<WorkerId>& fresh) const;
 
   const RunSettings& settings_;
   Roster& roster_;
@@ -59,6 +65,7 @@ class WorkerControl {
   HostHealth& health_;
   HangDetector& hangs_;
   std::string reported_cause_;  // why the last joiner was dropped, and its host
+  std::string no_first_;        // why no worker is started as rank 0 any more; empty: one is when none is left
 };
 
 }  // namespace elastictrain::core

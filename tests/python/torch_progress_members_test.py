@@ -107,6 +107,18 @@ class Members(unittest.TestCase):
         successor = Member(self.train, 0).join(donor.record, [donor.table])
         self.assertEqual(successor.result["saver"].files, list(range(12)))
 
+    def test_a_successor_takes_what_only_the_lost_worker_of_its_role_had(self):
+        lost, veteran = Member(self.train, 0).give(at=3), Member(self.train, 1).give(at=5)
+        taken = []
+
+        def take_role(progress):
+            taken.extend(progress.apply_role(lost.record, [veteran.table]))
+        successor = Member(self.train, 0).join(veteran.record, [veteran.table], after=take_role)
+        self.assertEqual(successor.problems, [])
+        self.assertEqual(successor.result["saver"].files, [0, 1, 2, 3, *range(6, 12)], "those of the lost worker, then its own")
+        self.assertEqual(successor.result["count"], 12, "nothing that all have is taken from an earlier step")
+        self.assertTrue(all("saver" in name for name in taken), taken)
+
     def test_streams_that_differ_stay_different_and_equal_ones_stay_equal(self):
         veterans = [Member(self.train, rank).give(at=5) for rank in (0, 1)]
         joiner = Member(self.train, 2).join(veterans[0].record, [veteran.table for veteran in veterans])

@@ -1,5 +1,6 @@
 """A script with DistributedDataParallel that saves behind each of its ET_EPOCHS epochs: with ET_CASE=per-epoch the worker of rank 0
-saves each into a file of its own, otherwise that with LOCAL_RANK 0 all into the file ET_SAVED.
+saves each into a file of its own, otherwise that with LOCAL_RANK 0 all into the file ET_SAVED; with ET_CASE=environment that with
+RANK 0, kept in a variable, which also keeps the best of its scores.
 
 The weights count how often each sample was part of an update."""
 
@@ -17,6 +18,13 @@ CASE = os.environ["ET_CASE"]
 SAVED = os.environ["ET_SAVED"]
 
 
+class Best:
+    """Of the scores that one worker sees."""
+
+    def __init__(self):
+        self.score, self.seen = 0, 0
+
+
 def train(model, optimizer, scheduler, loader):
     for samples, in loader:
         optimizer.zero_grad()
@@ -32,6 +40,10 @@ def train(model, optimizer, scheduler, loader):
 def main():
     dist.init_process_group("gloo")
     local_rank, rank = int(os.environ["LOCAL_RANK"]), dist.get_rank()
+    saves = {"per-epoch": rank, "environment": int(os.environ["RANK"])}.get(CASE, local_rank) == 0
+    best = Best()
+    if saves:
+        print(f"process {os.getpid()} saves", flush=True)
     data = TensorDataset(torch.arange(SAMPLES))
     model = DDP(Counts())
     optimizer = torch.optim.SGD(model.parameters(), lr=1.0)
@@ -40,10 +52,12 @@ def main():
     for epoch in range(int(os.environ.get("ET_EPOCHS", "8"))):
         loader.sampler.set_epoch(epoch)
         train(model, optimizer, scheduler, loader)
-        if (rank if CASE == "per-epoch" else local_rank) == 0:
+        if saves:
+            best.score, best.seen = max(best.score, 100 + epoch), best.seen + 1
             torch.save(model.module.state_dict(), f"{SAVED}-{epoch}.pt" if CASE == "per-epoch" else SAVED)
             counts = model.module.counts.detach()
             print(f"the rate has changed {scheduler.last_epoch} times in {epoch + 1} epochs", flush=True)
+            print(f"the best of {best.seen} is {best.score}", flush=True)
             print(f"process {os.getpid()} saved epoch {epoch} with {int(counts.min())} to {int(counts.max())}", flush=True)
     dist.destroy_process_group()
 

@@ -94,7 +94,7 @@ class OwnData(Changed):
     def averages(self, case, sizes):
         text = self.resized("torch_own_data.py", case, sizes)
         ends = re.findall(r"ends after (\d+) with ([\d.]+), (\d+) unheard, (.+)", text)
-        self.assertEqual(len(ends), sizes[-1], text[-3000:])
+        self.assertEqual(len(ends), sizes[-1], text[-2000:])
         self.assertEqual(len(set(ends)), 1, f"weights and rates are equal on all workers: {ends}")
         iteration, rate, unheard, _ = ends[0]
         self.assertEqual(unheard, "0", "all are averaged in each step")
@@ -269,8 +269,20 @@ class Saving(Changed):
             self.assertEqual(numbers, list(epochs))
 
     def test_the_file_of_the_first_worker_is_always_that_of_a_trained_model(self):
-        with torch_run(script_job("torch_saving.py", (1, 2, 2)), ET_CASE="local-rank", ET_SAVED=self.saved, ET_EPOCHS=1000) as run:
-            run.wait_text("saved epoch 2 ", START_S)
+        self.is_saved_by_another("local-rank")
+
+    def test_the_successor_of_the_first_worker_has_its_rank_its_file_and_its_best_score(self):
+        text = self.is_saved_by_another("environment")
+        seen = [tuple(map(int, row)) for row in re.findall(r"the best of (\d+) is (\d+)", text)]
+        saved = [int(epoch) for epoch in re.findall(r"saved epoch (\d+) ", text)]
+        self.assertEqual([best for _, best in seen], [100 + epoch for epoch in saved])
+        self.assertGreater([count for count, _ in seen][-1], 4, text[-3000:])
+        self.assertEqual(text.count(" saves\n"), 1, "what was printed before the training is printed once")
+
+    def is_saved_by_another(self, case):
+        """Its output, after rank 0 was lost."""
+        with torch_run(script_job("torch_saving.py", (1, 2, 2)), ET_CASE=case, ET_SAVED=self.saved, ET_EPOCHS=1000) as run:
+            run.wait_text("saved epoch 25 " if case == "environment" else "saved epoch 2 ", START_S)
             run.wait_more_steps(4, START_S)
             first = pids(run.status())[0]
             os.kill(first, signal.SIGKILL)
@@ -283,6 +295,7 @@ class Saving(Changed):
             run.wait_no_processes()
             self.assert_audit_clean(run)
             self.assert_saved_once(run)
+            return run.text()
 
 
 if __name__ == "__main__":

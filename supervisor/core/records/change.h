@@ -211,6 +211,7 @@ struct RunState {
   std::optional<bool> lease_moves;
   std::optional<std::uint32_t> refused_size;  // as in "grow_refused"
   std::optional<std::string> refused_reason;
+  std::optional<WorkerId> first;   // the newest worker whose environment says rank 0
   std::optional<bool> restarting;  // all state was lost, and nothing has trained since
   std::optional<bool> unsettled;   // taken over in the middle of a change, and not all workers have reported since
 };
@@ -234,7 +235,8 @@ ET_RECORD(
     ET_FIELD(last_worker), ET_FIELD(only_counts).since(4), ET_FIELD(only_slots).since(4),
     ET_FIELD(lease_version).since(4), ET_FIELD(lease_slots).since(4), ET_FIELD(lease_reason).since(4),
     ET_FIELD(lease_hold).since(4), ET_FIELD(lease_moves).since(5), ET_FIELD(refused_size).since(6),
-    ET_FIELD(refused_reason).since(6), ET_FIELD(restarting).since(6), ET_FIELD(unsettled).since(2))
+    ET_FIELD(refused_reason).since(6), ET_FIELD(first).since(6), ET_FIELD(restarting).since(6),
+    ET_FIELD(unsettled).since(2))
 
 using ChangeRecords =
     RecordList<Prepare, Prepared, Cancel, GivenUp, Disagreement, NewcomerSentAway, GrowRefused, Commit, Active,

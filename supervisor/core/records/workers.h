@@ -19,6 +19,24 @@ struct Spawn {
 ET_RECORD(Spawn, "spawn", "A worker is to be started in a slot.", ET_FIELD(worker), ET_FIELD(host), ET_FIELD(agent),
           ET_FIELD(slot))
 
+struct FirstSuccessor {
+  WorkerId worker;
+};
+ET_RECORD(FirstSuccessor, "first_successor",
+          "The environment of a worker that is to be started says rank 0, because no worker with this rank is left. It "
+          "gets the "
+          "rank when it has trained with the others.",
+          ET_FIELD(worker))
+
+struct FirstMissing {
+  std::string reason;
+};
+ET_RECORD(FirstMissing, "first_missing",
+          "The worker that was started as rank 0 is gone, and none is started in its place. A program that keeps RANK "
+          "in a variable "
+          "saves and prints nothing from here on.",
+          ET_FIELD(reason))
+
 struct Spawned {
   WorkerId worker;
   std::int64_t pid = 0;
@@ -120,7 +138,8 @@ struct Vanished {
 ET_RECORD(Vanished, "vanished", "The worker's process is gone, and its agent does not know how it ended.",
           ET_FIELD(worker), ET_FIELD(host))
 
-using WorkerRecords = RecordList<Spawn, Spawned, SpawnFailed, SpawnLost, Hello, Ready, Note, TermAnswered, Finished,
-                                 Left, Dismissed, Dropped, Killed, Stacks, Exited, Vanished>;
+using WorkerRecords =
+    RecordList<Spawn, FirstSuccessor, FirstMissing, Spawned, SpawnFailed, SpawnLost, Hello, Ready, Note, TermAnswered,
+               Finished, Left, Dismissed, Dropped, Killed, Stacks, Exited, Vanished>;
 
 }  // namespace elastictrain::core::record

@@ -1,7 +1,7 @@
 """Collectives before the training begins: among the workers that start, over the board of the run.
 
 The results stay there under running numbers. A worker that joins later starts when they are long past: it makes the same
-calls and gets the same results, in the role of a rank that is not the first. So "the first one prepares, the others wait"
+calls and gets the same results, in the role of a rank that is not the first unless it comes in place of that one. So "the first one prepares, the others wait"
 holds for both.
 """
 
@@ -31,6 +31,16 @@ def is_starter() -> bool:
     return os.environ.get("ELASTICTRAIN_GENERATION", "0") == "0" or os.environ.get("ELASTICTRAIN_RESUME") == "1"
 
 
+def has_first_rank() -> bool:
+    """Whether the environment of this process says rank 0: one with which the training began, or one in place of it."""
+    return os.environ.get("RANK", "0") == "0"
+
+
+def is_successor() -> bool:
+    """Whether it comes in place of the first worker."""
+    return has_first_rank() and not is_starter()
+
+
 def life_of(session: Session) -> str:
     """The name of the present life of the run, which its first worker gave it."""
     return (session.board_get(LIFE) or b"").decode().partition(" ")[0]
@@ -50,8 +60,8 @@ class Board:
 
     def _enter(self) -> str:
         """The name of this life of the run: one that was stopped and resumed begins anew. A worker that is not of those with
-        which the training begins is given their number, and a rank among them that is not the first: what its script derives
-        from them is equal on all workers then."""
+        which the training begins is given their number, and a rank among them that is not the first unless it comes in place of
+        the first one: what its script derives from them is equal on all workers then."""
         life = ".".join(os.environ.get(name, "0") for name in ("ELASTICTRAIN_GENERATION", "TORCHELASTIC_RESTART_COUNT"))
         if self.takes_part and self.rank == 0:
             self._session.board_put(LIFE, f"{life} {self.world_size}".encode())
@@ -59,7 +69,7 @@ class Board:
         present, size = self._await_first(life if self.takes_part else None)
         self.takes_part = self.takes_part and size == self.world_size
         if not self.takes_part:
-            self.rank, self.world_size = max(1, min(self.rank, size - 1)), size
+            self.rank, self.world_size = 0 if has_first_rank() else max(1, min(self.rank, size - 1)), size
         return present
 
     def _await_first(self, life: Optional[str]) -> Tuple[str, int]:

@@ -9,6 +9,7 @@ from typing import Any, Callable
 
 from ._imports import after_import
 from ._script import script
+from ._side_effects import is_silent
 
 
 def install() -> None:
@@ -56,7 +57,7 @@ class FirstWriter:
 
     def __getattr__(self, name: str) -> Callable[..., None]:
         def write(*arguments: Any, **named: Any) -> None:
-            if script.rank == 0:
+            if script.rank == 0 and not is_silent():
                 self._own = self._own or self._make()
                 getattr(self._own, name)(*arguments, **named)
 

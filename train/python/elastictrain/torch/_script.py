@@ -19,7 +19,7 @@ from torch.optim import Optimizer
 from torch.utils.data import DataLoader
 
 from . import _accumulation, _elastic, _held, _loader, _sampling
-from ._group_board import is_starter
+from ._group_board import is_starter, is_successor
 from ._script_run import Epoch, ScriptRun
 from ._takeover import Declined, Takeover
 from .progress import _frames
@@ -76,9 +76,9 @@ class Script:
 
     @property
     def rank(self) -> int:
-        """Never the first one where this worker is apart."""
+        """Never the first one where this worker is apart, unless it comes in place of that one."""
         if self.is_apart:
-            return max(1, self.run.rank if self.run is not None and self._has_place else _number("RANK"))
+            return 0 if is_successor() else max(1, self.run.rank if self.run is not None and self._has_place else _number("RANK"))
         return self.run.place[0] if self.run is not None and self._has_place else _number("RANK")
 
     @property

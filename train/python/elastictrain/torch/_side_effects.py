@@ -1,6 +1,7 @@
 """What a worker does before it takes part leaves no trace: the others have done it already.
 
-A file that is older than the process is not written by it: what is written goes nowhere.
+A file that is older than the process is not written by it: what is written goes nowhere. So does what one prints that comes in
+place of the first worker.
 """
 
 import builtins
@@ -8,12 +9,13 @@ import functools
 import io
 import os
 import shutil
+import sys
 import time
 from typing import Any, Callable, Optional
 
 import torch
 
-from ._group_board import is_starter
+from ._group_board import has_first_rank, is_starter
 from ._script import script
 
 _began = time.time()
@@ -35,9 +37,23 @@ def install() -> None:
         return opened(file, mode, *arguments, **named)
 
     builtins.open = io.open = open_file  # type: ignore[assignment]
+    _print_once()
     setattr(torch, "save", _unless_silent(torch.save, 1))
     for module, name in ((os, "remove"), (os, "unlink"), (os, "rename"), (os, "replace"), (shutil, "rmtree"), (shutil, "move")):
         setattr(module, name, _unless_silent(getattr(module, name), 0))
+
+
+def _print_once() -> None:
+    """What the first worker printed before its first step is not printed again by one that comes in place of it."""
+    original = builtins.print
+
+    @functools.wraps(original)
+    def print_as_member(*arguments: Any, **named: Any) -> None:
+        if named.get("file") in (None, sys.stdout) and has_first_rank() and is_silent():
+            return
+        original(*arguments, **named)
+
+    builtins.print = print_as_member
 
 
 def _unless_silent(original: Callable[..., Any], place: int) -> Callable[..., Any]:

@@ -14,7 +14,7 @@ from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
 
 import torch
 
-from ._group_board import is_starter, life_of
+from ._group_board import has_first_rank, is_starter, is_successor, life_of
 from .progress import Progress, RecordError
 from ..errors import ElasticError
 from ..session import Session
@@ -24,6 +24,7 @@ DONORS = 2  # ranks that give their records
 COMPARED = 4  # ranks that tell which of their values are equal
 REFRESH_S = 10.0  # from one record for those that are still to come to the next
 LARGEST_SHARE = 0.002  # of the time that these may cost
+FIRST_REFRESH_S, FIRST_SHARE = 2.0, 0.005  # of the first worker, which may be the only one to have what is in them
 TIMEOUT_S = 60.0
 LOOKS = (1, 2, 4, 8, 16)  # steps after a change in which a new worker compares its values with those of the others
 LOOK_TIMEOUT_S = 5.0
@@ -102,7 +103,7 @@ class Takeover:
             self._look(step)
         if self._session.rank == 0 and "checkpoint" in self._session.boundary():
             self._attach(step)
-        if self._session.rank < DONORS:
+        if self._session.rank < DONORS or has_first_rank():
             self._publish(step)
 
     # --- Its own progress
@@ -135,16 +136,17 @@ class Takeover:
         update changed shows whether that can be handed over at all."""
         self._updates += 1
         signature, now = self._progress.signature(), time.monotonic()
-        is_due = now - self._published > max(REFRESH_S, self._cost_s / LARGEST_SHARE)
+        refresh_s, share = (FIRST_REFRESH_S, FIRST_SHARE) if has_first_rank() else (REFRESH_S, LARGEST_SHARE)
+        is_due = now - self._published > max(refresh_s, self._cost_s / share)
         if is_due or signature != self._signature or self._updates == 2:
-            self._put(self._role_key(int(self._session.rank)), lambda: self._record(step))
+            self._put(self._role_key(has_first_rank()), lambda: self._record(step))
             self._signature, self._published, self._cost_s = signature, time.monotonic(), time.monotonic() - now
 
     # --- That of the others
 
     def _check(self) -> None:
         """Declines with a sentence where this worker could not go on."""
-        value = self._session.board_get(self._role_key(1)) or self._session.board_get(self._role_key(0), TIMEOUT_S)
+        value = self._session.board_get(self._role_key(False)) or self._session.board_get(self._role_key(True), TIMEOUT_S)
         if value is None:
             problems = [f"no member has said how far its script is, within {TIMEOUT_S:.0f} s"]
         elif value[:1] == _NONE:
@@ -162,7 +164,17 @@ class Takeover:
         self._show(step, is_new, own < DONORS)
         if is_new:
             self._takes, self._is_looking = False, True
-            self._apply(self._donated(step, own), self._tables(step))
+            tables = self._tables(step)
+            self._apply(self._donated(step, own), tables)
+            if is_successor():
+                self._take_role(tables)
+
+    def _take_role(self, tables: List[bytes]) -> None:
+        """From what the worker in whose place this one comes has left."""
+        value = self._session.board_get(self._role_key(True))
+        taken = self._progress.apply_role(value[1:], tables) if value is not None and value[:1] == _RECORD else []
+        if taken:
+            print(f"elastictrain: as the first worker it took over {', '.join(taken)}", file=sys.stderr, flush=True)
 
     def _show(self, step: int, is_new: bool, gives: bool) -> None:
         """This worker's table and record, in place of those that it has on the board."""
@@ -219,8 +231,8 @@ class Takeover:
     def _step_key(self, step: int, kind: str, rank: int) -> str:
         return f"script/{self._life()}/{step}/{kind}{rank}"
 
-    def _role_key(self, rank: int) -> str:
-        return f"script/{self._life()}/{'first' if rank == 0 else 'other'}"
+    def _role_key(self, is_first: bool) -> str:
+        return f"script/{self._life()}/{'first' if is_first else 'other'}"
 
     def _life(self) -> str:
         self._known_life = self._known_life or life_of(self._session)

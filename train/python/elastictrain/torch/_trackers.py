@@ -10,6 +10,7 @@ from typing import Any, Callable, Dict, Optional
 
 from ._imports import after_import
 from ._script import script
+from ._side_effects import is_silent
 
 TAG = "elastictrain_run"  # of the run in MLflow
 MLFLOW_WRITES = ("log_metric", "log_metrics", "log_param", "log_params", "log_artifact", "log_artifacts", "log_dict", "log_text",
@@ -23,7 +24,7 @@ def install() -> None:
 
 
 def _is_first() -> bool:
-    return script.rank == 0
+    return script.rank == 0 and not is_silent()
 
 
 # --- W&B

@@ -70,6 +70,16 @@ class Progress:
         self._inherited = taker.taken
         return report
 
+    def apply_role(self, record: bytes, tables: Sequence[bytes]) -> List[str]:
+        """After apply(): what only the maker of the record changed, whose role this worker takes over, such as a best score. The
+        record may be of an earlier step, as the maker is gone. `tables`: of members, at least one. Returns names."""
+        taker = self._taker(record, tables)
+        if taker.problems or not tables:
+            return []
+        taken = taker.apply_role()
+        self._inherited |= taker.taken
+        return taken
+
     def strayed(self, tables: Sequence[bytes]) -> Dict[str, str]:
         """Whole numbers, flags and texts that changed since the first step, are equal in all these tables and another here: by
         name, what they are here. `tables`: of at least two other members, at this step; a single one cannot tell what is its

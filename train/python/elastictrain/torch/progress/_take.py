@@ -241,6 +241,18 @@ class Taker:
         shown = [path for path in body.slots if not str(path[-1][1]).startswith("_et_")] + list(body.contents)
         return Report(sorted({self._text(path) for path in shown}), sorted(set(self._kept)), self.record.not_looked_into)
 
+    def apply_role(self) -> List[str]:
+        """Only values that changed since the first step in the record's maker and in nobody else."""
+        assert self.body is not None and not self.problems
+        slots = {path: held for path, held in self.body.slots.items() if held[0] and self._is_of_role(path)}
+        contents = {path: value for path, value in self.body.contents.items() if self._is_of_role(path)}
+        self._set_values(self.body._replace(slots=slots, contents=contents, gone=[], orders={}))
+        self.taken = {*slots, *contents}
+        return sorted(self._text(path) for path in self.taken)
+
+    def _is_of_role(self, path: Path) -> bool:
+        return all(before == now and not inherited for before, now, inherited in self._rows(path))
+
     def _node(self, path: Path) -> Node:
         reached = self._search.resolve(path)
         assert isinstance(reached, Node)
