@@ -97,6 +97,7 @@ void FailureJudge::note_recovery() {
   progressed_ = false;
   progress_generation_ = recovery_.fence + 1;
   progress_step_ = recovery_.resume_step + 1;
+  if (recovery_.of_newcomers && recovery_.reasons.size() == 1) return;
   if (const auto end = budget_.recovers(progress, recovery_.resume_step, recovery_.cause()))
     ending_.fail_run(end->status, end->reason);
 }

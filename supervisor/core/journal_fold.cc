@@ -141,6 +141,19 @@ void JournalFold::on(const record::AgentConnected& about) {
 
 // --- Workers
 
+// It is no member any more, although its process may still be there.
+void JournalFold::on(const record::NewcomerSentAway& about) {
+  const auto leave_out = [&](Plan& plan) {
+    const auto found = std::find(plan.members.begin(), plan.members.end(), about.worker);
+    if (found == plan.members.end()) return;
+    const auto rank = static_cast<std::size_t>(found - plan.members.begin());
+    if (rank < plan.shares.size()) plan.shares.erase(plan.shares.begin() + static_cast<std::ptrdiff_t>(rank));
+    plan.members.erase(found);
+  };
+  leave_out(state_.now);
+  for (auto& [generation, plan] : state_.plans) leave_out(plan);
+}
+
 void JournalFold::on(const record::Spawn& about) {
   Resumed::WorkerPlace worker{about.worker, about.agent.value_or(AgentId{}), about.slot};
   if (!about.agent) agent_on(about.host, &worker.agent);

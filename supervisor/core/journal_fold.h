@@ -109,6 +109,7 @@ class JournalFold {
   void on(const record::AgentConnected& about);
   void on(const record::AgentLost& about) { end_agent(about.agent); }
   void on(const record::AgentEnded& about) { end_agent(about.agent); }
+  void on(const record::NewcomerSentAway& about);
   void on(const record::Spawn& about);
   void on(const record::FirstSuccessor& about) { state_.first = about.worker; }
   void on(const record::Exited& about) { state_.workers.erase(about.worker); }

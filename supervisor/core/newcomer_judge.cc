@@ -93,6 +93,7 @@ bool NewcomerJudge::send_away(Generation generation, const std::string& why) {
   out_.tell(Tell::Level::kWarning,
             "the ranks disagree, so the newest goes, " + names + "; the others repeat the step. " + why);
   count_try(why, others.size());
+  recovery_.of_newcomers = true;
   halt_.recover("the ranks disagree since " + names + " joined");
   return true;
 }
@@ -128,6 +129,7 @@ bool NewcomerJudge::could_not_join(WorkerId id, const std::string& text) {
   out_.tell(Tell::Level::kWarning, text + ": it could not join, and the others go on");
   probation_.forget(id);
   count_try(text, left);
+  recovery_.of_newcomers = true;
   halt_.recover(text);
   return true;
 }

@@ -30,6 +30,7 @@ struct Recovery {
   Step resume_step = 0;             // the step that counts, once all have answered
   bool gradients_are_left = false;  // a worker still holds those of the step after it
   bool progress = false;            // a step was committed since the previous recovery
+  bool of_newcomers = false;        // new workers could not join: that is no failure
   // A change that was committed and that some workers may have adopted.
   Generation taken = 0;
   Step taken_first_step = 0;

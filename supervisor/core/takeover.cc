@@ -55,6 +55,7 @@ void Takeover::on(const Resumed& event) {
   desired_.apply(event.plan_update, settings_);
   desired_.refused = event.refused;
   if (event.hold) desired_.hold_size(*event.hold, out_);
+  if (event.restarting) fence_lost_start(event);
   for (const auto& [worker, audit] : event.audits) audit_.record(worker, audit);
   invariants_.resume(training_.generation, training_.issued, WorkerId{static_cast<std::uint32_t>(event.last_worker)});
   const auto agents = static_cast<std::size_t>(
@@ -64,6 +65,21 @@ void Takeover::on(const Resumed& event) {
                                     counted(agents, "host") + ", generation " + std::to_string(training_.generation));
   if (!end_.finished.empty()) ending_.member_finished();
   out_.look_again();
+}
+
+// The run had started again, and the record of it was lost with the machine: where it began says the account of its
+// workers.
+void Takeover::fence_lost_start(const Resumed& event) {
+  const Generation known = training_.lineage.empty() ? 0 : training_.lineage.back().generation;
+  std::map<Generation, Step> began;
+  for (const auto& [worker, audit] : event.audits) {
+    for (const protocol::AuditStep& step : audit.steps) {
+      if (step.generation <= known || audit.from_checkpoint) continue;
+      const auto [first, is_new] = began.try_emplace(step.generation, step.step);
+      if (!is_new) first->second = std::min(first->second, step.step);
+    }
+  }
+  for (const auto& [generation, step] : began) audit_.fence({generation, step});
 }
 
 void Takeover::restore_roster(const Resumed& event) {

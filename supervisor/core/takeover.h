@@ -34,6 +34,7 @@ class Takeover {
   void advance();
 
  private:
+  void fence_lost_start(const Resumed& event);
   void restore_roster(const Resumed& event);
   void restore_generation(const Resumed& event);
 

@@ -142,7 +142,18 @@ Task<WorkerProcess::Entry> WorkerProcess::begin_first_generation() {
   co_return Entry::kIn;
 }
 
+// Nobody among the members came later than another one, as where all older ones are lost.
+bool WorkerProcess::all_came_together() const {
+  const auto came = [this](const Member& member) {
+    const auto found = world_.came.find(member.worker);
+    return found == world_.came.end() ? Generation{0} : found->second;
+  };
+  return std::all_of(seat_.members.begin(), seat_.members.end(),
+                     [&](const Member& member) { return came(member) == came(seat_.members.front()); });
+}
+
 Task<WorkerProcess::Entry> WorkerProcess::join() {
+  world_.came.try_emplace(id_, seat_.generation);
   const bool came = co_await wait_for_header();
   if (!came) co_return Entry::kAgain;
   const double odd = world_.fault_rates.odd;
@@ -391,7 +402,7 @@ Task<WorkerProcess::Reduced> WorkerProcess::halted() {
     case SeatKind::kDismissed:
       co_return Reduced::kEnd;
     case SeatKind::kDisagreed:
-      if (!world_.supervisor_was_lost) {
+      if (!world_.supervisor_was_lost && !all_came_together()) {
         world_.violated("the_newest_goes", to_string(id_) + " fails because of a worker that has joined");
       }
       world_.undisturbed = false;

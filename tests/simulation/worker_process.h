@@ -90,6 +90,7 @@ class WorkerProcess {
   Task<std::optional<Sum>> collective(Part part);
   Task<bool> wait_for_header();
   bool sees_another_value() const;
+  bool all_came_together() const;
   Task<Reduced> disagree();
   Task<Reduced> halted();
   Task<bool> rejoin();  // false: the end

@@ -101,8 +101,9 @@ class World {
   // No fault has occurred yet, or the run has reached its size after the last one: nothing justifies that a member
   // ends.
   bool undisturbed = true;
-  std::set<WorkerId> odd;            // the workers with another value
-  bool supervisor_was_lost = false;  // the next one does not know who is new
+  std::set<WorkerId> odd;               // the workers with another value
+  std::map<WorkerId, Generation> came;  // of workers that joined others: the generation in which they did
+  bool supervisor_was_lost = false;     // the next one does not know who is new
   // Something has been stopped, slow or caught in a loop: without that no loss is a hang.
   bool stalled = false;
   // Workers that were lost with an account that no surviving holder has reported since.

@@ -74,6 +74,21 @@ TEST_CASE("a run that lost its state before its first step was on disk starts ag
   CHECK_FALSE(fold_of({opened_with(1), commit, lost, complete}).restarting);
 }
 
+TEST_CASE(
+    "a new worker that was sent away is no member for a later supervisor, though its process may still be there") {
+  record::GenerationComplete complete;
+  complete.generation = 1;
+  complete.members = {WorkerId{1}, WorkerId{2}, WorkerId{3}};
+  record::Prepare plan;
+  plan.generation = 1;
+  plan.members = complete.members;
+  plan.shares = {8, 9, 10};
+  const Resumed after =
+      fold_of({opened_with(3), plan, complete, record::NewcomerSentAway{WorkerId{2}, "it disagrees"}});
+  CHECK(after.members == std::vector<WorkerId>{WorkerId{1}, WorkerId{3}});
+  CHECK(after.shares == std::vector<std::uint32_t>{8, 10});
+}
+
 TEST_CASE("a change that is given up gives the run its size, unless the run ends with it or never began") {
   record::GenerationComplete complete;
   complete.generation = 1;
