@@ -4,6 +4,7 @@ import os
 import random
 import sys
 import tempfile
+import types
 import unittest
 from unittest import mock
 
@@ -75,12 +76,12 @@ class Member:
 
 class Members(unittest.TestCase):
     def setUp(self):
-        folder = tempfile.mkdtemp(prefix="et-members-")
+        self.folder = folder = tempfile.mkdtemp(prefix="et-members-")
         path = os.path.join(folder, "program.py")
         names = {"__name__": "program"}
         exec(_rewrite.code_of(PROGRAM, path), names)
         self.train = names["train"]
-        for target, name, value in ((_hook, "is_own_file", lambda file: file == path),):
+        for target, name, value in ((_hook, "is_own_file", lambda file: os.path.dirname(file) == folder),):
             patch = mock.patch.object(target, name, value)
             patch.start()
             self.addCleanup(patch.stop)
@@ -97,6 +98,35 @@ class Members(unittest.TestCase):
         self.assertEqual(result["meter"], 5 * 2 + 7 * 3)  # the donor's, then its own
         self.assertIsNone(result["saver"])
         self.assertIn("train().device ('cuda:2')", joiner.report.kept_own)
+
+    def registry(self, entries):
+        """A module beside the program with a large table."""
+        module = types.ModuleType("registry_of_program")
+        module.__file__ = os.path.join(self.folder, "registry_of_program.py")
+        module.KNOWN = {f"entry {number}": {f"size {part}": number + part for part in range(20)} for number in range(entries)}
+        patch = mock.patch.dict(sys.modules, {module.__name__: module})
+        patch.start()
+        self.addCleanup(patch.stop)
+        return module
+
+    def test_large_tables_of_modules_travel_only_where_they_changed(self):
+        empty = len(Member(self.train, 0).give(at=5).record)
+        module = self.registry(200)
+        constant = Member(self.train, 0).give(at=5)
+        self.assertLess(len(constant.record), empty + 2000)
+        self.assertEqual(Member(self.train, 1).join(constant.record, [constant.table]).problems, [])
+
+        def changing(rank, steps, on_step, *rest):
+            def changed(step):
+                if step == 1 and rank == 0:
+                    module.KNOWN["entry 7"]["size 0"] = 70
+                on_step(step)
+            return self.train(rank, steps, changed, *rest)
+        donor = Member(changing, 0).give(at=5)
+        self.assertGreater(len(donor.record), empty + 2000)
+        module.KNOWN["entry 7"]["size 0"] = 7
+        joiner = Member(changing, 1).join(donor.record, [donor.table])
+        self.assertEqual((joiner.problems, module.KNOWN["entry 7"]["size 0"]), ([], 70))
 
     def test_what_a_role_has_is_not_given_to_one_without_it(self):
         donor = Member(self.train, 0).give(at=5)

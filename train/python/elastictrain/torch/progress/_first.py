@@ -5,7 +5,7 @@ their first step, so the path that a thing had there names it in all of them.
 """
 
 import weakref
-from typing import Any, Dict, Iterable, NamedTuple, Optional, Set, Tuple
+from typing import Any, Dict, Iterable, List, NamedTuple, Optional, Set, Tuple
 
 from . import _randomness, _search, _values
 from ._search import Atom, Node, Path, Search, Step
@@ -13,6 +13,9 @@ from ._search import Atom, Node, Path, Search, Step
 NO_NODE = -1
 CLAIMED = frozenset(("object", "module", "generator", "iterator", "mark", "loop", "placed", "state", "loader", "function",
                      "random", "file", "known", "unknown iterator"))  # kinds that take the place of what is gone
+CONSTANT = frozenset(("object", "dict", "list", "tuple", "class", "function", "dict whole", "tensor", "array", "namespace", "opaque",
+                      "method"))
+LARGE = 512  # values
 
 
 class Slot(NamedTuple):
@@ -82,6 +85,7 @@ class Found:
         self.first, self.search = first, search
         self.numbers: Dict[int, int] = {}  # of the first step, by the number in the search
         self.paths: Dict[int, Path] = {}
+        self.constant: Set[int] = set()  # nodes of large variables of modules in which nothing has changed
         self._claimed: Set[int] = set()
         self._holding: Dict[int, bool] = {}
         for node in search.nodes:
@@ -89,6 +93,26 @@ class Found:
             if number is not None:
                 self._note(node, number)
         self._go_down()
+        self._find_constants()
+
+    def _find_constants(self) -> None:
+        """Registries of a library, which all workers have alike, may be most of what is found."""
+        variables: Dict[Path, List[Node]] = {}
+        for node in self.search.nodes:
+            if len(node.path) > 1 and node.path[0][0] == "m" and node.path[0][1] != "__main__":
+                variables.setdefault(node.path[:2], []).append(node)
+        for nodes in variables.values():
+            if sum(len(node.edges) for node in nodes) > LARGE and all(self._is_constant(node) for node in nodes):
+                self.constant.update(node.number for node in nodes)
+
+    def _is_constant(self, node: Node) -> bool:
+        number = self.number_of(node)
+        known = self.first.nodes[number] if number is not None else None
+        if known is None or node.kind not in CONSTANT or known.path != node.path or known.steps != tuple(node.edges):
+            return False
+        return known.content == node.content and all(
+            is_same_slot(self.first.slots.get(node.path + (step,)), child, self.number_of(child) if isinstance(child, Node) else None)
+            for step, child in node.edges.items())
 
     def number_of(self, node: Node) -> Optional[int]:
         return self.numbers.get(node.number)
@@ -171,7 +195,7 @@ def table_of(found: Found, inherited: Set[Path]) -> Dict[bytes, Tuple[bytes, byt
     now, and whether this worker took it over."""
     table: Dict[bytes, Tuple[bytes, bytes, bool]] = {}
     for node in found.search.nodes:
-        if found.number_of(node) is None:
+        if found.number_of(node) is None or node.number in found.constant:
             continue
         path = found.path_of(node)
         for step, child in node.edges.items():

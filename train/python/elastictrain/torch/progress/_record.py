@@ -70,7 +70,7 @@ class Recorder:
     def made(self, step: int, extra: Any) -> bytes:
         for node in self.found.search.nodes:
             number = self.found.number_of(node)
-            if number is not None:
+            if number is not None and node.number not in self.found.constant:
                 self._add(node, number)
         self._add_states()
         self._add_random()
@@ -78,7 +78,8 @@ class Recorder:
         self._drop_what_cannot_travel(self._limit)
         data = _pickling.pickled(tuple(self._body._replace(extra=extra)), self._path_of)
         search = self.found.search
-        kinds = {self.found.path_of(node): node.kind for node in search.nodes if self.found.number_of(node) is not None}
+        kinds = {self.found.path_of(node): node.kind for node in search.nodes
+                 if self.found.number_of(node) is not None and node.number not in self.found.constant}
         unseen = self._unseen + [f"{_search.text_of(path, self.stack)} ({name})" for name, path in search.not_looked_into.items()]
         unseen += [] if search.is_complete else ["what lies deeper (the search has a limit)"]
         record = Record(step, self.stack, sorted(self._loops, key=repr), _first.table_of(self.found, self.inherited),
