@@ -232,7 +232,7 @@ class Published(unittest.TestCase):
         fits, too_large = mock.Mock(return_value=b"record"), mock.Mock(side_effect=RecordError("it is too large"))
         with mock.patch.multiple(takeover._progress, signature=lambda: b"", note_first=mock.DEFAULT), \
                 contextlib.redirect_stderr(io.StringIO()) as told:
-            for step, record in ((1, fits), (2, too_large), (3, too_large)):
+            for step, record in ((101, fits), (102, too_large), (103, too_large)):
                 with mock.patch.object(takeover._progress, "record", record):
                     takeover.at_update(step, False)
         self.assertEqual(told.getvalue().count("fixed size"), 1)
