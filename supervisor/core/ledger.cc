@@ -137,7 +137,7 @@ void Ledger::fill(const protocol::AuditStep& piece) {
 }
 
 // A worker may report what a checkpoint holds after all: an agent that was away may bring the account of a worker that
-// has exited.
+// has exited. What accounts for the dropped rest of an epoch may come before other workers' steps of it.
 void Ledger::uncover(const protocol::AuditStep& used, IntervalSet& positions) {
   const std::uint64_t end = used.first_position + used.count;
   std::vector<protocol::AuditStep> rest;
@@ -145,7 +145,7 @@ void Ledger::uncover(const protocol::AuditStep& used, IntervalSet& positions) {
     const std::uint64_t from = std::max(cover.first_position, used.first_position);
     const std::uint64_t cover_end = cover.first_position + cover.count;
     const std::uint64_t to = std::min(cover_end, end);
-    const bool holds = cover.epoch == used.epoch && cover.generation > used.generation && cover.step >= used.step;
+    const bool holds = cover.epoch == used.epoch && cover.generation >= used.generation && cover.step >= used.step;
     if (!holds || from >= to) continue;
     positions.remove(from, to - from);
     cover.count = from - cover.first_position;

@@ -101,6 +101,22 @@ TEST_CASE("a clean run has nothing missing and nothing repeated") {
   CHECK(summary.repeated == 0);
 }
 
+TEST_CASE("an account of what an epoch drops may come before another worker's steps of that epoch") {
+  Ledger ledger;
+  ledger.set_sample_count(100);
+  const auto claim = [](Step step, std::uint64_t epoch, std::uint64_t end) {
+    return protocol::WorkerAudit{.steps = {used(step, epoch, 0, end)}, .from_checkpoint = true};
+  };
+  CHECK(ledger.record(WorkerId{1}, {{used(1, 0, 0, 32)}}).empty());
+  CHECK(ledger.record(WorkerId{1}, claim(1, 0, 100)).empty());
+  CHECK(ledger.record(WorkerId{1}, {{used(2, 1, 0, 32)}}).empty());
+  CHECK(ledger.record(WorkerId{1}, claim(2, 1, 100)).empty());
+  CHECK(ledger.record(WorkerId{2}, {{used(1, 0, 32, 32), used(2, 1, 32, 32)}}).empty());
+  CHECK(ledger.summary().repeated == 0);
+  CHECK(ledger.summary().missing == 0);
+  CHECK(ledger.record(WorkerId{2}, {{used(3, 1, 40, 32)}}).size() == 1);  // a later step has them once more
+}
+
 TEST_CASE("a sample that counts twice is found at once") {
   Ledger ledger;
   ledger.record(WorkerId{1}, {{used(1, 0, 0, 32)}});
