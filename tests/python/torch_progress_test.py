@@ -1,6 +1,7 @@
 """Programs of the kinds that people write: each is joined in the middle and goes on as the uninterrupted one, or is refused
 with its line. And what one process alone shows of records, tables and what is taken."""
 
+import hashlib
 import os
 import pickle
 import random
@@ -246,7 +247,15 @@ class Records(unittest.TestCase):
 
     def test_a_record_that_is_too_large_is_refused_with_its_size(self):
         with self.assertRaisesRegex(_pickling.RecordError, "takes 9 KiB; at most 4 KiB can be handed over"):
-            _pickling.sealed(bytes(9300), 4 << 10)
+            _pickling.sealed(random.Random(1).randbytes(9300), 4 << 10)
+
+    def test_what_is_alike_takes_less_room(self):
+        self.assertEqual(_pickling.opened(_pickling.sealed(bytes(93000), 4 << 10)), bytes(93000))
+
+    def test_a_record_of_an_earlier_version_is_read(self):
+        data = pickle.dumps("content")
+        header = _pickling._header.pack(_pickling.MAGIC, 1, len(data), hashlib.blake2b(data, digest_size=16).digest())
+        self.assertEqual(_pickling.opened(header + data), "content")
 
     def test_tensors_travel_as_they_are(self):
         for tensor in (torch.randn(3, 2).bfloat16(), torch.randn(2, 4).t(), torch.empty(0, 3), torch.tensor(True),

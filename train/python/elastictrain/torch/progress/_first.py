@@ -15,7 +15,7 @@ CLAIMED = frozenset(("object", "module", "generator", "iterator", "mark", "loop"
                      "random", "file", "known", "unknown iterator"))  # kinds that take the place of what is gone
 CONSTANT = frozenset(("object", "dict", "list", "tuple", "class", "function", "dict whole", "tensor", "array", "namespace", "opaque",
                       "method"))
-LARGE = 512  # values
+LARGE = 64  # values
 
 
 class Slot(NamedTuple):

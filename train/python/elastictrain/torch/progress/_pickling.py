@@ -5,6 +5,7 @@ import io
 import pickle
 import struct
 import weakref
+import zlib
 from typing import Any, Callable, Optional
 
 import torch
@@ -12,7 +13,8 @@ import torch
 from . import _values
 
 MAGIC = b"ETPR"
-VERSION = 1
+PLAIN, VERSION = 1, 2  # as earlier versions wrote it; compressed
+LEVEL = 1
 MAX_BYTES = 4 << 20
 PROTOCOL = 4
 _header = struct.Struct("<4sHQ16s")
@@ -72,7 +74,7 @@ def unpickled(data: bytes, thing_at: Callable[[Any], Any]) -> Any:
 
 def sealed(content: Any, limit: Optional[int] = MAX_BYTES) -> bytes:
     """A record's bytes. Raises RecordError where they are more than the limit."""
-    data = pickle.dumps(content, PROTOCOL)
+    data = zlib.compress(pickle.dumps(content, PROTOCOL), LEVEL)
     if limit is not None and len(data) > limit:
         raise RecordError(f"the progress of this script takes {len(data) >> 10} KiB; at most {limit >> 10} KiB can be handed "
                           "over")
@@ -85,11 +87,11 @@ def opened(record: bytes) -> Any:
         raise RecordError(f"it has {len(record)} bytes")
     magic, version, size, digest = _header.unpack(record[:_header.size])
     data = record[_header.size:]
-    if magic != MAGIC or version != VERSION:
+    if magic != MAGIC or version not in (PLAIN, VERSION):
         raise RecordError(f"it is not of version {VERSION}")
     if len(data) != size or hashlib.blake2b(data, digest_size=16).digest() != digest:
         raise RecordError("it is damaged")
     try:
-        return pickle.loads(data)
+        return pickle.loads(zlib.decompress(data) if version == VERSION else data)
     except Exception as error:
         raise RecordError(f"{type(error).__name__}: {error}") from error
