@@ -12,7 +12,7 @@ torch_python.run_this_test_there()
 sys.path.insert(0, torch_python.PACKAGE)
 
 import torch  # noqa: E402
-from torch import nn  # noqa: E402
+from torch import distributed, nn  # noqa: E402
 from torch.nn import functional  # noqa: E402
 from torch.utils._python_dispatch import TorchDispatchMode  # noqa: E402
 from torch.utils.data import TensorDataset  # noqa: E402
@@ -230,6 +230,29 @@ class Cost(unittest.TestCase):
             self.assertEqual(counter.operators["aten._foreach_copy_"], len(run._gradients._buckets))
             run._optimizers[0].step()
             run._optimizers[0].zero_grad()
+
+    def test_sums_are_as_many_as_those_of_ddp(self):
+        """Of GPT-2 with 124 million parameters; that of the words, whose gradient comes last, is one of its own."""
+        with torch.device("meta"):
+            blocks = [Block(768, nn.LayerNorm) for _ in range(12)]
+            model = nn.Sequential(nn.Embedding(50304, 768), nn.Embedding(1024, 768), *blocks, nn.LayerNorm(768))
+        parameters = list(reversed(list(model.parameters())))
+        ours = _gradients._filled([_gradients.Slot("", parameter, number) for number, parameter in enumerate(parameters)])
+        limits = [_gradients.FIRST_BUCKET_BYTES, _gradients.BUCKET_BYTES]
+        theirs, _ = distributed._compute_bucket_assignment_by_size(parameters, limits)
+        self.assertLessEqual(len(ours), len(theirs) + 1)
+        self.assertEqual(len(ours[-1]), 1)
+        self.assertEqual(sum(map(len, ours)), len(parameters))
+
+    def test_a_sparse_gradient_on_a_device_is_named(self):
+        model = nn.Sequential(nn.Embedding(11, 8, sparse=True), nn.Linear(8, 4))
+        run = elastictrain.torch.elastic(model, torch.optim.SGD(model.parameters(), lr=0.01), TEXTS, batch=4, leave="return")
+        self.addCleanup(run.close)
+        for bucket in run._gradients._buckets:
+            bucket.takes_each = False
+        (x,) = next(iter(run))
+        with self.assertRaisesRegex(RuntimeError, "the gradient of '0.weight' is sparse"):
+            model(x).square().mean().backward()
 
     def make_buckets_small(self):
         patch = mock.patch.object(_gradients, "BUCKET_BYTES", 1 << 20)

@@ -33,6 +33,7 @@ class Bucket:
 
     def __init__(self) -> None:
         self.slots: List[Slot] = []
+        self.views: List[torch.Tensor] = []  # of the slots
         self.flat = torch.empty(0)
         self.missing = 0
         # Copies a gradient as soon as it is there, while a CPU has it in its cache. A device gets one kernel for all of them.
@@ -52,6 +53,20 @@ class Bucket:
             count = slot.parameter.numel()
             slot.view = _shaped(self.flat[begin:begin + count], slot.parameter)
             begin += count
+        self.views = [slot.view for slot in self.slots]
+
+    def take(self) -> None:
+        """All gradients, with one operator."""
+        gradients = [slot.parameter.grad for slot in self.slots]
+        if any(gradient is None or gradient is view for gradient, view in zip(gradients, self.views)):
+            return _take(self.slots)
+        try:
+            with torch.no_grad():
+                torch._foreach_copy_(self.views, gradients)  # type: ignore[arg-type]
+        except RuntimeError:
+            return _take(self.slots)  # names what cannot be
+        for slot in self.slots:
+            slot.parameter.grad = slot.view
 
 
 class Gradients:
@@ -160,7 +175,7 @@ class Gradients:
             _take((slot,))
         if bucket.missing == 0:
             if not bucket.takes_each:
-                _take(bucket.slots)
+                bucket.take()
             self._submit_complete()
 
     def _weighted(self, gradient: torch.Tensor) -> torch.Tensor:
@@ -231,8 +246,13 @@ def _take(slots: Sequence[Slot]) -> None:
 
 def submit(session: Session, values: torch.Tensor) -> None:
     """Behind the work of the current stream, if the values are on a device."""
-    stream = torch.cuda.current_stream(values.device).cuda_stream if values.is_cuda else None
-    session.all_reduce_async(values, stream)
+    session.all_reduce_async(values, _current_stream(values.device) if values.is_cuda else None)
+
+
+def _current_stream(device: torch.device) -> int:
+    """As torch.cuda.current_stream(), whose object costs more than the rest of a sum's begin on the host."""
+    handle = getattr(torch._C, "_cuda_getCurrentRawStream", None)
+    return int(handle(device.index)) if handle is not None else int(torch.cuda.current_stream(device).cuda_stream)
 
 
 def _hook_of(gradients: Gradients, slot: Slot) -> Callable[[torch.Tensor], None]:
@@ -259,13 +279,13 @@ def _layout(slots: Sequence[Slot]) -> List[Bucket]:
 
 def _filled(slots: Sequence[Slot]) -> List[List[Slot]]:
     """The content of each bucket, in the order in which they are begun. The first one is small, so that the first sum starts
-    early."""
+    early. A gradient that would make one half as large again begins the next, so that the others' sum need not wait for it."""
     buckets: List[List[Slot]] = []
     filled: Dict[torch.dtype, Tuple[List[Slot], int]] = {}  # of each type: what is being filled, and its bytes as summed
     for slot in slots:
-        limit = FIRST_BUCKET_BYTES if len(buckets) <= 1 else BUCKET_BYTES
         parts, held = filled.get(slot.parameter.dtype, ([], 0))
-        if not parts or held + slot.bytes > limit:
+        limit = FIRST_BUCKET_BYTES if len(buckets) <= 1 else BUCKET_BYTES
+        if not parts or held >= limit or held + slot.bytes > BUCKET_BYTES + BUCKET_BYTES // 2:
             parts, held = [], 0
             buckets.append(parts)
         parts.append(slot)
