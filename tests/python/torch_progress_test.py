@@ -134,7 +134,8 @@ CARRIED = {
         for name, lr in {"warm": 0.05, "main": 0.1, "cool": 0.01}.items():
             for group in optimizer.param_groups: group["lr"] = lr
             for repeat in reversed(range(2)):
-                for batch, k, c in zip(loader, range(100), count(5)): loss = update(model, optimizer, batch)
+                for batch, k, c in zip(loader, range(100), count(5)):
+                    loss = update(model, optimizer, batch)
         ''',
     "objects that come into being later, a name that is deleted, an early end of an epoch": '''
         class Meter:
