@@ -3,6 +3,7 @@ leaves alone, prefetchers, command lines."""
 
 import argparse
 import contextlib
+import functools
 import io
 import os
 import random
@@ -18,12 +19,15 @@ torch_python.run_this_test_there()
 sys.path.insert(0, torch_python.PACKAGE)
 
 import torch  # noqa: E402
+from torch.distributed import BuiltinCommHookType  # noqa: E402
+from torch.distributed.algorithms.ddp_comm_hooks import default_hooks, post_localSGD_hook, powerSGD_hook  # noqa: E402
 from torch.utils.data import (BatchSampler, DataLoader, DistributedSampler, IterableDataset, RandomSampler,  # noqa: E402
                               Sampler, TensorDataset, WeightedRandomSampler)
 
 from elastictrain._torch_autoload import split_command  # noqa: E402
 from elastictrain.errors import ElasticError  # noqa: E402
 from elastictrain.torch import _accumulation, _prefetchers, _sampling, _side_effects, _takeover  # noqa: E402
+from elastictrain.torch._communication_hooks import accepted  # noqa: E402
 from elastictrain.torch.progress import RecordError  # noqa: E402
 
 DATA = TensorDataset(torch.arange(24))
@@ -49,6 +53,38 @@ class OfOneRank(Own):
     def __init__(self, rank):
         super().__init__()
         self.rank = rank
+
+
+def own_hook(state, bucket):
+    """As a script has one."""
+
+
+def fp16_compress_hook(state, bucket):
+    """Of the script's own, by the name of one of torch's."""
+
+
+class CommunicationHooks(unittest.TestCase):
+    """What DistributedDataParallel.register_comm_hook() takes."""
+
+    def test_one_that_chooses_a_type_is_accepted_and_said(self):
+        for hook, kind in ((default_hooks.fp16_compress_hook, "float16"), (default_hooks.bf16_compress_hook, "bfloat16"),
+                           (default_hooks.fp16_compress_wrapper(default_hooks.allreduce_hook), "float16"),
+                           (BuiltinCommHookType.FP16_COMPRESS, "float16")):
+            [said] = accepted(hook)
+            self.assertRegex(said, f"summed in float32, not in {kind},")
+
+    def test_a_plain_sum_is_accepted(self):
+        for hook in (default_hooks.allreduce_hook, BuiltinCommHookType.ALLREDUCE):
+            self.assertEqual(accepted(hook), [])
+
+    def test_one_that_changes_what_is_learned_is_refused_by_its_name(self):
+        for hook, named in ((powerSGD_hook.powerSGD_hook, "powerSGD_hook for"), (own_hook, r"own_hook\(\) for"),
+                            (fp16_compress_hook, r"fp16_compress_hook\(\) for"),
+                            (default_hooks.bf16_compress_wrapper(powerSGD_hook.powerSGD_hook), "powerSGD_hook for"),
+                            (post_localSGD_hook.post_localSGD_hook, "post_localSGD_hook for"),
+                            (functools.partial(own_hook), r"partial\(\) for")):
+            with self.assertRaisesRegex(ElasticError, f"registers the communication hook {named} its gradients"):
+                accepted(hook)
 
 
 class Orders(unittest.TestCase):

@@ -6,6 +6,7 @@ import os
 import torch
 import torch.distributed as dist
 from torch import nn
+from torch.distributed.algorithms.ddp_comm_hooks import default_hooks
 from torch.nn.parallel import DistributedDataParallel as DDP
 from torch.utils.data import DataLoader, IterableDataset, TensorDataset, WeightedRandomSampler
 from torch.utils.data.distributed import DistributedSampler
@@ -58,7 +59,10 @@ def wrapped(model):
     if PATTERN == "fully-shard":
         return sharded(model)
     model = nn.SyncBatchNorm.convert_sync_batchnorm(model) if PATTERN == "sync-batchnorm" else model
-    return DDP(model, **OPTIONS.get(PATTERN, {}))
+    model = DDP(model, **OPTIONS.get(PATTERN, {}))
+    if PATTERN == "hook":
+        model.register_comm_hook(None, default_hooks.bf16_compress_hook)
+    return model
 
 
 def update(model, optimizer, scaler, images, labels, number):

@@ -12,7 +12,7 @@ from harness import Case, Run, pids
 from torch_frameworks_test import script_job
 from torch_test import END_S, PYTHON, START_S, WHY_NOT, torch_python, torch_run
 
-WORKS = ("plain", "accumulation", "logged", "join", "join-class", "unused", "static", "mixed", "weighted", "stream", "zipped")
+WORKS = ("plain", "hook", "accumulation", "logged", "join", "join-class", "unused", "static", "mixed", "weighted", "stream", "zipped")
 REFUSED = {
     "fsdp": "as FSDP, pipelines and process groups of parts of the workers do",
     "fully-shard": "as FSDP, pipelines and process groups of parts of the workers do",

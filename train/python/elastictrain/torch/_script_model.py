@@ -6,6 +6,7 @@ from typing import Any, Dict, Iterator
 import torch
 from torch import nn
 
+from ._communication_hooks import accepted
 from ._group import ElasticGroup
 from ._script import ACCUMULATES, script
 from ..errors import ElasticError
@@ -57,8 +58,13 @@ class ElasticModel(nn.Module):
         """Nothing to do: every sample counts once, and each worker takes part in each step."""
         return contextlib.nullcontext()
 
-    def register_comm_hook(self, *_: Any, **__: Any) -> None:
-        raise ElasticError("this script registers a communication hook; elastictrain averages gradients itself")
+    def register_comm_hook(self, state: object, hook: Any) -> None:
+        for sentence in accepted(hook):
+            if script.rank == 0 and not script.is_apart:
+                print(f"elastictrain: {sentence}", flush=True)
+
+    def _register_builtin_comm_hook(self, kind: Any) -> None:
+        self.register_comm_hook(None, kind)
 
 
 def _leaves(output: Any) -> Any:
