@@ -129,6 +129,17 @@ CARRIED = {
                     loss = ((model(a) - b) ** 2).mean() / 6; loss.backward(); micro += 1; losses.append(loss.item())
                 if i % 3 == 0: updates += 1; optimizer.step(); optimizer.zero_grad(); losses.clear()
         ''',
+    "loops behind the first update, in the same function": '''
+        class Meter:
+            total = 0.0
+        def main():
+            meters = [Meter(), Meter()]
+            for epoch in range(6):
+                for batch in loader:
+                    loss = update(model, optimizer, batch)
+                    for meter in meters: meter.total += loss
+        main()
+        ''',
     "zip, count, reversed, the items of a dictionary": '''
         from itertools import count
         for name, lr in {"warm": 0.05, "main": 0.1, "cool": 0.01}.items():

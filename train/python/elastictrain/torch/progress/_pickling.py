@@ -40,6 +40,8 @@ class Pickler(pickle.Pickler):
             arguments = (_values.bytes_of(value), str(value.dtype)[6:], tuple(value.shape), value.device.type,
                          value.requires_grad and value.is_leaf)
             return (_parameter_from if is_parameter else _values.tensor_from), arguments
+        if type(value) is weakref.ReferenceType and value() is None:
+            return _reference_to_nothing, ()
         if type(value) is weakref.ReferenceType and self._path_of(value()) is not None:
             return weakref.ref, (value(),)
         return NotImplemented
@@ -48,6 +50,14 @@ class Pickler(pickle.Pickler):
 def _parameter_from(*arguments: Any) -> torch.Tensor:
     made = _values.tensor_from(*arguments)
     return torch.nn.Parameter(made.detach(), made.requires_grad)
+
+
+class _Gone:
+    """What a weak reference referred to."""
+
+
+def _reference_to_nothing() -> Any:
+    return weakref.ref(_Gone())
 
 
 class _Unpickler(pickle.Unpickler):
