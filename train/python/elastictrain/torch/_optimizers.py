@@ -25,6 +25,11 @@ def create_state(optimizer: Optimizer) -> None:
         parameter.grad = gradient
 
 
+def name_of(number: int) -> str:
+    """Of an optimizer in the state."""
+    return "optimizer" if number == 0 else f"optimizer{number}"
+
+
 def tensors_of(optimizer: Optimizer, names: Dict[torch.Tensor, str]) -> Iterator[Tuple[str, Callable[[], torch.Tensor]]]:
     """(name, reads the present tensor) in the order of the groups, their parameters and the names of the state."""
     for number, group in enumerate(optimizer.param_groups):

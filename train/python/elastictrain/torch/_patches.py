@@ -39,6 +39,7 @@ def install() -> None:
     find("scaler", torch.amp.GradScaler)
     find("average", torch.optim.swa_utils.AveragedModel)
     _skip_steps_of_scalers()
+    _average_once()
     _follow_membership()
     _note_files()
     after_import("torch.distributed.fsdp.fully_sharded_data_parallel", _refuse_fsdp)
@@ -92,10 +93,22 @@ def _skipped_while_forwarding(original: Callable[..., Any]) -> Callable[..., Any
     def method(*arguments: Any, **named: Any) -> Any:
         if script.run is not None and original.__name__ == "step":
             script.run.before_update()
-            script.run.note_update()
+            script.run.note_update(arguments[1])
         return None if script.is_apart else original(*arguments, **named)
 
     return method
+
+
+def _average_once() -> None:
+    """In a run that resumes, the first step's update of an average is part of the state."""
+    original = torch.optim.swa_utils.AveragedModel.update_parameters
+
+    @functools.wraps(original)
+    def update_parameters(self: Any, model: Any) -> None:
+        if script.run is None or script.run.updates(self):
+            original(self, model)
+
+    setattr(torch.optim.swa_utils.AveragedModel, "update_parameters", update_parameters)
 
 
 PROGRESS_BARS = ("rich", "tqdm")

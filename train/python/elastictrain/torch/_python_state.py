@@ -5,7 +5,7 @@ workers if the values are, and that fit into a fixed size.
 import base64
 import collections
 import json
-from typing import Any, Callable, Dict, Sequence, Tuple
+from typing import Any, Callable, Dict, Optional, Sequence, Tuple
 
 import torch
 
@@ -32,12 +32,12 @@ class PythonState:
             raise TypeError(f"state '{name}' is a {type(value).__name__}. Possible are a tensor, a module, a dictionary of "
                             "small values, or an object with state_dict() and load_state_dict()")
 
-    def encode(self) -> bytes:
-        """Raises TypeError that names the source whose value cannot be encoded."""
+    def encode(self, names: Optional[Sequence[str]] = None) -> bytes:
+        """Of all sources or of some. Raises TypeError that names the source whose value cannot be encoded."""
         parts = {}
-        for name, (read, _) in self._sources.items():
+        for name in self._sources if names is None else names:
             try:
-                parts[name] = _encoded(read())
+                parts[name] = _encoded(self._sources[name][0]())
             except TypeError as error:
                 raise TypeError(f"state '{name}': {error}") from None
         return json.dumps(parts, sort_keys=True, separators=(",", ":")).encode()
@@ -48,6 +48,10 @@ class PythonState:
         for name, (_, write) in self._sources.items():
             if name not in leave:
                 write(_decoded(values[name]))
+
+    def decode_one(self, name: str, text: bytes) -> None:
+        """Gives one source its value."""
+        self._sources[name][1](_decoded(json.loads(text)[name]))
 
 
 def _replace(held: Dict[Any, Any], new: Dict[Any, Any]) -> None:

@@ -12,6 +12,7 @@ from ._aside import Aside
 from ._held import Held
 from ._lengths import Lengths, Place
 from ._run import ElasticRun
+from ._tail import Tail
 from ._takeover import Takeover
 from .. import session as _session
 from ..errors import ElasticError
@@ -46,9 +47,10 @@ class ScriptRun(ElasticRun):
         data = arguments[4]
         self._lengths = Lengths(self._size, data["batch"] * self.world_size, data["min_local_samples"], data["drop_last"],
                                 self.accumulation)
+        self.tail = Tail(self.session, self._state, self._optimizers, arguments[5])
         for optimizer in self._optimizers:
             optimizer.register_step_pre_hook(lambda *_: self.before_update())
-            optimizer.register_step_post_hook(lambda *_: self.note_update())
+            optimizer.register_step_post_hook(lambda own, *_: self.note_update(own))
 
     # --- Epochs and batches
 
@@ -131,13 +133,12 @@ class ScriptRun(ElasticRun):
     def extras(self) -> Tuple[Any, Any]:
         """Reads and replaces what of a script's progress the run itself holds."""
         def read() -> Any:
-            return {"lengths": self._lengths.state(), "small": self._state.small_values()}
+            return {"lengths": self._lengths.state(), **self.tail.values()}
 
         def write(values: Any) -> None:
             self._lengths.set_state(values["lengths"])
             if self.takeover is not None and self.takeover.is_rehearsing:
-                # The state is that behind the step. The script does once more what follows the update, a scheduler's step too.
-                self._state.go_back_to(values["small"], leave=("progress",))
+                self.tail.go_back_to(values)
                 self._resumed = [pair for held in self.held for pair in held.copies()]
 
         return read, write
@@ -268,11 +269,23 @@ class ScriptRun(ElasticRun):
     _batches_of_update = 0  # taken since the last one
     _has_updated = False
 
-    def note_update(self) -> None:
-        """The optimizer made its step, or a scaler left it out."""
+    def note_update(self, optimizer: Any) -> None:
+        """It made its step, or a scaler left it out."""
         self._is_updated = self._gradients.reduced
-        if self.takeover is not None:
-            self.takeover.end_update()
+        if self.takeover is None:
+            return
+        self.takeover.end_update()
+        if self.takeover.is_rehearsing:
+            self.tail.take(optimizer)
+        elif self._is_at_update and self.is_first and "checkpoint" in self.session.boundary():
+            self.tail.keep(optimizer)
+
+    def updates(self, average: Any) -> bool:
+        """Whether an average of the model is to get its update. The worker that rehearses has none for it."""
+        takeover = self.takeover
+        if takeover is None or not takeover.is_rehearsing:
+            return True
+        return takeover.has_rehearsed and not self.tail.is_made(average)
 
     def _settle(self) -> None:
         """Commits a step whose update was made, before the program exchanges values of its own."""

@@ -71,6 +71,14 @@ class State:
     def go_back_to(self, small_values: bytes, leave: Sequence[str]) -> None:
         """Gives the program's objects what they held earlier in the step, but for some by name."""
         self._python.decode(small_values, leave)
+        self.buffers.restore()
+
+    def small_value(self, name: str) -> bytes:
+        """One of them."""
+        return self._python.encode([name])
+
+    def set_small_value(self, name: str, value: bytes) -> None:
+        self._python.decode_one(name, value)
 
     # --- The bytes that travel with a step
 
@@ -115,7 +123,7 @@ class State:
         self._tensors += [(buffer.name, _reader(buffer.copy)) for buffer in self.buffers.running]
         self._tensors += [(buffer.name, _reader_of(buffer)) for buffer in self.buffers.constant]
         for number, optimizer in enumerate(optimizers):
-            prefix = "optimizer" if number == 0 else f"optimizer{number}"
+            prefix = _optimizers.name_of(number)
             self._tensors += [(f"{prefix}/{name}", read) for name, read in _optimizers.tensors_of(optimizer, names)]
             self._python.add(prefix, _optimizers.hyperparameters(optimizer, *rates[number:number + 1]))
         for name, value in sorted(objects.items()):

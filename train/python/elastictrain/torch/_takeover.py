@@ -77,12 +77,13 @@ class Takeover:
             self.is_rehearsing = True
 
     def rehearse(self) -> None:
-        """At the update of the pass before this worker takes part: nothing is updated."""
-        self._note_first()
-        if self._resumed is not None:
-            self._apply(self._resumed, [])
-        else:
-            self._check()
+        """At an update of the pass before this worker takes part: nothing is updated."""
+        if not self.has_rehearsed:
+            self._note_first()
+            if self._resumed is not None:
+                self._apply(self._resumed, [], is_own=int(self._session.rank) == 0)
+            else:
+                self._check()
         self._gradients = [parameter.grad for parameter in self._parameters]
         for parameter in self._parameters:
             parameter.grad = None
@@ -219,9 +220,9 @@ class Takeover:
         values = (self._session.board_get(self._step_key(step, kind, rank), timeout_s) for rank in ranks)
         return [value[1:] for value in values if value is not None and value[:1] == _RECORD]
 
-    def _apply(self, record: bytes, tables: List[bytes]) -> None:
+    def _apply(self, record: bytes, tables: List[bytes], is_own: bool = False) -> None:
         try:
-            report = self._progress.apply(record, tables, int(self._session.rank), self._extras[1])
+            report = self._progress.apply(record, tables, int(self._session.rank), self._extras[1], is_own)
         except RecordError as error:
             raise ElasticError(f"could not go on where the others are: {error}") from None
         print(f"elastictrain: this worker {report}", file=sys.stderr, flush=True)

@@ -57,16 +57,16 @@ class Progress:
             return [f"the record cannot be read: {error}"]
 
     def apply(self, record: bytes, tables: Sequence[bytes] = (), rank: int = 0,
-              before_values: Optional[Callable[[Any], None]] = None) -> Report:
+              before_values: Optional[Callable[[Any], None]] = None, is_own: bool = False) -> Report:
         """Takes over a record that `check` finds nothing against; raises RecordError otherwise. `before_values` is called
-        with the record's extra part first."""
+        with the record's extra part first. `is_own`: this worker made it, in an earlier process."""
         taker = self._taker(record, tables)
         if taker.problems:
             raise _pickling.RecordError("; ".join(taker.problems))
         if before_values is not None:
             assert taker.body is not None
             before_values(taker.body.extra)
-        report = taker.apply(rank)
+        report = taker.apply(rank, is_own)
         self._inherited = taker.taken
         return report
 

@@ -224,8 +224,9 @@ class Taker:
 
     # Setting
 
-    def apply(self, rank: int) -> Report:
-        """`rank` and the record's step make the streams of random numbers that are each worker's own."""
+    def apply(self, rank: int, is_own: bool = False) -> Report:
+        """`rank` and the record's step make the streams of random numbers that are each worker's own. `is_own`: this worker made
+        the record, in an earlier process."""
         assert self.body is not None and not self.problems
         body = self.body
         self._set_values(body)
@@ -236,7 +237,7 @@ class Taker:
                 self._node(path).value.set_progress_place(place)
         self._place_iterators(body)
         self._set_values(body)  # making an iterator may change what it iterates over
-        self._set_random(body, rank)
+        self._set_random(body, rank, is_own)
         self.taken = {*body.slots, *body.contents, *body.iterators}
         shown = [path for path in body.slots if not str(path[-1][1]).startswith("_et_")] + list(body.contents)
         return Report(sorted({self._text(path) for path in shown}), sorted(set(self._kept)), self.record.not_looked_into)
@@ -312,14 +313,14 @@ class Taker:
         else:
             _set_part(parent, kind, name, it)
 
-    def _set_random(self, body: Body, rank: int) -> None:
+    def _set_random(self, body: Body, rank: int, is_own: bool) -> None:
         own = _randomness.own_generators()
         for path, state in body.randoms.items():
             reached = self._search.resolve(path)
             generator = own.get(path[0][1]) if path[0][0] == "random" else getattr(reached, "value", None)
             if generator is None:
                 continue
-            if self._is_common_stream(path):
+            if is_own or self._is_common_stream(path):
                 _randomness.set_state(generator, state)
             else:
                 first = self._own.get(_first.key_of(path), (_values.ABSENT,))[0]
