@@ -22,7 +22,7 @@ import random
 import torch
 class Saver:
     def __init__(self): self.files = []
-def train(rank, steps, on_step, model=None, begin=0):
+def train(rank, steps, on_step, model=None, begin=0, fresh=None):
     device, count, meter, saver = f"cuda:{rank}", begin, 0.0, Saver() if rank == 0 else None
     own, common = random.Random(rank), random.Random(5)
     drawn, note = None, {"rank": rank, "count": 0}
@@ -32,6 +32,7 @@ def train(rank, steps, on_step, model=None, begin=0):
         drawn = own.random(), common.random()
         if saver is not None: saver.files.append(step)
         if model is not None: model.seen = step
+        batch = fresh(step) if fresh is not None else None
         on_step(step)
         meter += rank + 1
     return dict(device=device, count=count, meter=meter, saver=saver, drawn=drawn, note=note, step=step)
@@ -41,8 +42,9 @@ def train(rank, steps, on_step, model=None, begin=0):
 class Member:
     """Runs the program with a progress of its own."""
 
-    def __init__(self, train, rank, model=None, begin=0):
+    def __init__(self, train, rank, model=None, begin=0, fresh=None):
         self.progress, self.rank, self._train, self._model, self._begin = Progress([model]), rank, train, model, begin
+        self._fresh = fresh
         self.record = self.table = self.report = None
         self.hashes = []
 
@@ -53,7 +55,7 @@ class Member:
                 self.progress.note_first()
             if step == at:
                 self.record, self.table = self.progress.record(step), self.progress.table()
-        self.result = self._train(self.rank, steps, on_step, self._model, self._begin)
+        self.result = self._train(self.rank, steps, on_step, self._model, self._begin, self._fresh)
         return self
 
     def join(self, record, tables, steps=12, give_at=None, after=None):
@@ -70,7 +72,7 @@ class Member:
                     after(self.progress)
             elif step == give_at:
                 self.record, self.table = self.progress.record(step), self.progress.table()
-        self.result = self._train(self.rank, steps, on_step, self._model, self._begin)
+        self.result = self._train(self.rank, steps, on_step, self._model, self._begin, self._fresh)
         return self
 
 
@@ -220,6 +222,15 @@ class Members(unittest.TestCase):
         joiner._model = torch.nn.Linear(1200, 1200)
         with self.assertRaisesRegex(RecordError, r"train\(\).model: takes 562. KiB; at most 2048 KiB of one thing"):
             joiner.join(large.record, [])
+
+    def test_a_batch_in_a_container_is_left_to_each_worker(self):
+        def batch_of(step):
+            return {"inputs": {"x": torch.full((600, 600), float(step))}, "names": ["a"], "y": torch.zeros(3)}
+
+        donor = Member(self.train, 1, fresh=batch_of).give(at=5)
+        self.assertLess(len(donor.record), 30000)
+        joiner = Member(self.train, 2, fresh=batch_of).join(donor.record, [donor.table])
+        self.assertEqual((joiner.problems, joiner.result["count"]), ([], 12))
 
     def test_a_damaged_record_is_a_problem_and_nothing_is_set(self):
         donor = Member(self.train, 1).give(at=5)

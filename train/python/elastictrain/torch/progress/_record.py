@@ -16,6 +16,7 @@ UNSEEN = {"unknown iterator": "an iterator whose place cannot be read", "asynchr
 SMALL_TEXT = 200
 SHARED = "shared"
 FRAME_TENSOR_BYTES = 1 << 20  # larger tensors of a function are left to the worker: they are those of a batch
+BATCH_DEPTH = 4  # of the containers around them
 
 
 class IteratorAt(NamedTuple):
@@ -167,9 +168,17 @@ class Recorder:
                 self._body.slots[path] = (True, child.value)
 
     def _is_of_batch(self, parent: Node, child: Node) -> bool:
-        """Large tensors in variables of a function are left to the worker."""
-        return self._limit is not None and child.kind == "tensor" and parent.kind in ("frame", "generator") and \
-            child.value.numel() * child.value.element_size() > FRAME_TENSOR_BYTES
+        """Large tensors in variables of a function are left to the worker, and what was made around them."""
+        return self._limit is not None and parent.kind in ("frame", "generator") and \
+            self._new_bytes(child, BATCH_DEPTH) > FRAME_TENSOR_BYTES
+
+    def _new_bytes(self, node: Any, depth: int) -> int:
+        """Of the tensors in a thing that nobody had at the first step."""
+        if isinstance(node, Atom) or depth == 0 or self.found.number_of(node) is not None:
+            return 0
+        if node.kind == "tensor":
+            return int(node.value.numel() * node.value.element_size())
+        return sum(self._new_bytes(child, depth - 1) for child in node.edges.values())
 
     def _add_order(self, node: Node, first: Sequence[Step], path: Path) -> None:
         now = list(node.edges)
