@@ -385,6 +385,18 @@ class MainModule(unittest.TestCase):
     def test_it_can_be_switched_off(self):
         self.assert_equal(*self.outputs("script.py", ELASTICTRAIN_REWRITE="0"), files=0)
 
+    def test_a_single_module_of_an_installed_package_may_be_named(self):
+        installed = os.path.join(self.folder, "site-packages")
+        os.mkdir(installed)
+        os.rename(os.path.join(self.folder, "pack"), os.path.join(installed, "pack"))
+        with open(os.path.join(installed, "pack", "loops.py"), "w") as file:
+            file.write("from . import other\ndef g():\n  for i in [1]: pass\n")
+        with open(os.path.join(self.folder, "script.py"), "w") as file:
+            file.write(f"import sys; sys.path.append({installed!r})\nimport pack.loops\npack.loops.g()\nprint(1)\n")
+        for names, files in (("pack.loops", 2), ("pack", 4)):
+            with self.subTest(names):
+                self.assert_equal(*self.outputs("script.py", ELASTICTRAIN_REWRITE_PACKAGES=names), files=files)
+
     def test_files_are_told_apart(self):
         _hook.install(os.path.join(self.folder, "script.py"))
         self.assertTrue(_hook.is_own_file(os.path.join(self.folder, "pack/other.py")))

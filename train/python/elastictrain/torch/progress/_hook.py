@@ -1,8 +1,8 @@
 """Where scripts are rewritten: their main module, the modules of their folder, what is not installed, and named packages.
 
 `install()` comes before the script's imports, `run_main()` runs its main module as the interpreter would. With
-ELASTICTRAIN_REWRITE=0 nothing is rewritten. ELASTICTRAIN_REWRITE_PACKAGES names installed packages whose loops are part of
-the training, separated by commas.
+ELASTICTRAIN_REWRITE=0 nothing is rewritten. ELASTICTRAIN_REWRITE_PACKAGES names installed packages, or single modules of them,
+whose loops are part of the training, separated by commas.
 """
 
 import builtins
@@ -13,12 +13,12 @@ import runpy
 import sys
 import sysconfig
 import types
-from typing import Any, Dict, Iterator, List, Optional, Sequence, Tuple
+from typing import Any, Dict, Iterator, List, Optional, Sequence, Set, Tuple
 
 from . import _loops, _rewrite
 
 OURS = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))) + os.sep  # the package elastictrain
-PACKAGES = ("tqdm",)
+PACKAGES = ("tqdm", "transformers.trainer")
 NEVER = frozenset(("torch", "numpy", "elastictrain", "torchvision", "torchaudio", "triton", "scipy", "pandas", "PIL",
                    "pyarrow"))
 INSTALLED = (os.sep + "site-packages" + os.sep, os.sep + "dist-packages" + os.sep)
@@ -30,7 +30,8 @@ class _Sources:
 
     def __init__(self) -> None:
         self.roots: List[str] = []  # with a separator at the end
-        self.packages: List[str] = []  # that are rewritten as well
+        self.packages: List[str] = []  # that are rewritten as well, and modules
+        self.files: Set[str] = set()  # of such modules
         self.main_package = ""  # of `python -m`
         self.is_installed = False  # the hook
 
@@ -53,7 +54,7 @@ def install(main: Optional[str] = None, packages: Sequence[str] = ()) -> None:
         _sources.is_installed = True
         _change_loader()
         for name, module in list(sys.modules.items()):
-            if name.partition(".")[0] in _sources.packages:
+            if is_library_module(name):
                 _rewrite_loaded(module)
 
 
@@ -81,7 +82,7 @@ def _rewrite_loaded(module: types.ModuleType) -> None:
     spec = module.__spec__
     if spec is None or not isinstance(spec.loader, importlib.machinery.SourceFileLoader) or spec.origin is None:
         return
-    _add_root(_package_folder(spec.origin, module.__name__))
+    _add_library(spec.origin, module.__name__)
     code = _rewrite.code_of(spec.loader.get_data(spec.origin), spec.origin)
     for alias in _rewrite.IMPORTED:
         module.__dict__.setdefault(alias[1], getattr(_loops, alias[0]))
@@ -113,9 +114,18 @@ def _functions_in(module: types.ModuleType) -> Iterator[types.FunctionType]:
 
 def _is_rewritten(path: str, module: str) -> bool:
     top = module.partition(".")[0]
+    if top == _sources.main_package or is_library_module(module):
+        _add_library(path, module)
+    return top not in NEVER and is_own_file(path)
+
+
+def _add_library(path: str, module: str) -> None:
+    top = module.partition(".")[0]
     if top in _sources.packages or top == _sources.main_package:
         _add_root(_package_folder(path, module))
-    return top not in NEVER and is_own_file(path)
+    else:
+        _sources.files.add(os.path.realpath(path))
+        is_own_file.cache_clear()
 
 
 def _package_folder(path: str, module: str) -> str:
@@ -133,6 +143,8 @@ def is_own_file(path: str) -> bool:
     real = os.path.realpath(path)
     if path.startswith("<") or real.startswith(OURS):
         return False
+    if real in _sources.files:
+        return True
     for root in _sources.roots:
         if real.startswith(root) and not any(part in real[len(root) - 1:] for part in INSTALLED):
             return True
@@ -140,8 +152,8 @@ def is_own_file(path: str) -> bool:
 
 
 def is_library_module(name: str) -> bool:
-    """Whether it is of a package that is only rewritten because it may drive the training."""
-    return name.partition(".")[0] in _sources.packages
+    """Whether it is only rewritten because it, or its package, may drive the training."""
+    return name in _sources.packages or name.partition(".")[0] in _sources.packages
 
 
 def is_library_file(path: str) -> bool:
