@@ -43,7 +43,9 @@ class Story:
         if len(members) > 1:
             members[0] = members[0][0], _without_trials(members[0][1], members[1][1])
         for number, (pid, rows) in enumerate(members):
-            begin = self._beginning(rows, number == 0) or ((0, len(self.steps)) if number == 0 else None)
+            goes_on = number == 0 and self.steps
+            begin = self._continuation(rows) if goes_on else self._beginning(rows, number == 0)
+            begin = begin or ((0, len(self.steps)) if number == 0 else None)
             if begin is None:
                 self.strangers.append((pid, rows))
                 continue
@@ -76,6 +78,13 @@ class Story:
             if near:
                 return skipped, min(near, key=lambda at: abs(self.steps[at]["t"] - row["t"]))
         return None
+
+    def _continuation(self, rows):
+        """As _beginning(), of a run that goes on: where it went furthest. The weights of a pass before the training may be those of
+        a first step with a rate of zero."""
+        found = [(skipped, at) for skipped, row in enumerate(rows[:3]) for at, step in enumerate(self.steps)
+                 if step["hash"] == row["hash"]]
+        return max(found, key=lambda one: one[1], default=None)
 
     def rates(self):
         return [step["rates"][0] for step in self.steps if step["rates"]]
