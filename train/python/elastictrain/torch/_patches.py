@@ -94,7 +94,7 @@ def _skipped_while_forwarding(original: Callable[..., Any]) -> Callable[..., Any
         if script.run is not None and original.__name__ == "step":
             script.run.before_update()
             script.run.note_update(arguments[1])
-        return None if script.is_apart else original(*arguments, **named)
+        return None if script.is_apart or script.makes_no_update else original(*arguments, **named)
 
     return method
 
@@ -111,7 +111,7 @@ def _average_once() -> None:
     setattr(torch.optim.swa_utils.AveragedModel, "update_parameters", update_parameters)
 
 
-PROGRESS_BARS = ("rich", "tqdm")
+SHOWING = ("rich", "tqdm", "transformers")  # modules that compute nothing from it; the length of an epoch of Trainer is replaced
 
 
 def _follow_length() -> None:
@@ -121,7 +121,7 @@ def _follow_length() -> None:
     @functools.wraps(original)
     def length(loader: Any) -> int:
         asks = sys._getframe(1).f_globals.get("__name__") or ""
-        known = script.length(loader, is_shown=asks.partition(".")[0] in PROGRESS_BARS)
+        known = script.length(loader, is_shown=asks.partition(".")[0] in SHOWING)
         return original(loader) if known is None else known
 
     setattr(DataLoader, "__len__", length)

@@ -68,7 +68,12 @@ class Script:
     def is_apart(self) -> bool:
         """It goes through what the others have done already, or rehearses: nothing is to be printed or saved there."""
         takeover = self.run.takeover if self.run is not None else None
-        return self.is_forwarding or (takeover is not None and takeover.is_rehearsing)
+        return self.is_forwarding or (takeover is not None and takeover.is_apart)
+
+    @property
+    def makes_no_update(self) -> bool:
+        """It rehearses."""
+        return self.run is not None and self.run.takeover is not None and self.run.takeover.is_rehearsing
 
     @property
     def _has_place(self) -> bool:

@@ -130,16 +130,24 @@ class ScriptRun(ElasticRun):
         return self.samples_in_epoch + self.samples_of_step
 
     @property
+    def samples_used(self) -> int:
+        """Of all epochs, the open step included."""
+        return self._batch.epoch * self._size + self.samples_with_open_step if self._batch is not None else self._used_before
+
+    _used_before = 0  # in the rest of the step with which this run resumes
+
+    @property
     def extras(self) -> Tuple[Any, Any]:
         """Reads and replaces what of a script's progress the run itself holds."""
         def read() -> Any:
-            return {"lengths": self._lengths.state(), **self.tail.values()}
+            return {"lengths": self._lengths.state(), "samples": (self.samples_used, self.samples_with_open_step), **self.tail.values()}
 
         def write(values: Any) -> None:
             self._lengths.set_state(values["lengths"])
             if self.takeover is not None and self.takeover.is_rehearsing:
                 self.tail.go_back_to(values)
                 self._resumed = [pair for held in self.held for pair in held.copies()]
+                self._used_before, self.samples_in_epoch = values["samples"]
 
         return read, write
 
@@ -328,6 +336,8 @@ class ScriptRun(ElasticRun):
 
     def _before_commit(self) -> None:
         self._may_be_joined = "change" in self.session.boundary()
+        if self._settles and self.takeover is not None and "checkpoint" in self.session.boundary():
+            self.takeover.attach_end_is_open()
         self._aside.announce(self.steps_in_epoch, self._settles if self.takeover is None else self._may_be_joined)
 
     def _after_join(self, batch: Batch) -> None:

@@ -20,6 +20,7 @@ from ..errors import ElasticError
 from ..session import Session
 
 ATTACHMENT = "progress"
+OPEN_END = "open end"  # the rest of the checkpoint's step, from an exchange behind its update on, was not done
 DONORS = 2  # ranks that give their records
 COMPARED = 4  # ranks that tell which of their values are equal
 REFRESH_S = 10.0  # from one record for those that are still to come to the next
@@ -45,6 +46,7 @@ class Takeover:
         self._progress = Progress(exclude)
         self.is_rehearsing = False  # before this worker takes part in a step
         self.has_rehearsed = False
+        self._end_is_open = False  # of the step with which this run resumes
         self._gradients: List[Optional[torch.Tensor]] = []  # while the update of a rehearsal is left out
         self._resumed: Optional[bytes] = None  # the record of a checkpoint
         self._takes = False  # at the next update
@@ -74,7 +76,17 @@ class Takeover:
                 raise ElasticError("the checkpoint does not say how far this script was (another program wrote it, or an earlier "
                                    "version of elastictrain), so the script cannot go on from it. Start a new run, and load the "
                                    "model from the checkpoint's safetensors file")
+            self._end_is_open = self._session.attachment(OPEN_END) is not None
             self.is_rehearsing = True
+
+    @property
+    def is_apart(self) -> bool:
+        """It does what the others have done already, or this worker in an earlier process."""
+        return self.is_rehearsing and not (self.has_rehearsed and self._end_is_open)
+
+    def attach_end_is_open(self) -> None:
+        """In a step that is committed in the middle of what follows its update."""
+        self._session.attach(OPEN_END, b"1")
 
     def rehearse(self) -> None:
         """At an update of the pass before this worker takes part: nothing is updated."""
