@@ -1,13 +1,14 @@
 """Scripts with accelerate, transformers.Trainer and Lightning on real processes: changes of size, losses, what is refused."""
 
 import os
+import re
 import subprocess
 import tempfile
 import unittest
 
 import harness
 from harness import Case
-from torch_test import END_S, PYTHON, WHY_NOT, go_through_changes, torch_job, torch_run
+from torch_test import END_S, PYTHON, START_S, WHY_NOT, go_through_changes, torch_job, torch_run
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 
@@ -45,6 +46,35 @@ class ScriptCase(Case):
                 self.assertIn(sentence, run.text())
 
 
+class ResumedCase(Case):
+    """Of scripts whose last line says what they end with."""
+
+    def resumes_as_undisturbed(self, script, steps=20, **variables):
+        """Stopped after some steps and resumed, with one worker, a script ends with the same bits."""
+        with tempfile.TemporaryDirectory() as directory:
+            variables["ET_SAVED"] = os.path.join(directory, "undisturbed")
+            with torch_run(script_job(script, (1, 1, 1)), **variables) as run:
+                self.assertEqual(run.wait(END_S), 0, run.text()[-3000:])
+                undisturbed = self.end_of(run)
+            variables["ET_SAVED"] = os.path.join(directory, "saved")
+            config = script_job(script, (1, 1, 1), checkpoint={"directory": os.path.join(directory, "checkpoints")})
+            with torch_run(config, **variables) as run:
+                run.wait_size(1, START_S)
+                run.wait_more_steps(steps, START_S)
+                run.do("stop", run.name, timeout=60)
+                run.wait(END_S)
+                self.assertNotIn("ends with", run.text())
+                run.resume()
+                self.assertEqual(run.wait(END_S), 0, run.text()[-3000:])
+                self.assertEqual(self.end_of(run), undisturbed)
+                return run.text()
+
+    def end_of(self, run):
+        ends = re.findall(r"(ends with .+)", run.text())
+        self.assertEqual(len(ends), 1, run.text()[-3000:])
+        return ends[0]
+
+
 class Accelerate(ScriptCase):
     @classmethod
     def setUpClass(cls):
@@ -65,7 +95,7 @@ class Accelerate(ScriptCase):
         self.refuses("accelerate_script.py", {"split": "accelerate's split_batches=True divides a batch of fixed size"})
 
 
-class Trainer(ScriptCase):
+class Trainer(ScriptCase, ResumedCase):
     @classmethod
     def setUpClass(cls):
         why = lacks("transformers") or lacks("accelerate")
@@ -73,8 +103,11 @@ class Trainer(ScriptCase):
             raise unittest.SkipTest(why)
 
     def test_a_script_grows_shrinks_and_survives_a_loss(self):
-        lines, files = self.changed("trainer_script.py", ET_EPOCHS=60)
-        self.assertEqual(len([text for text in lines if "'epoch': '60'" in text and "'eval_loss'" in text]), 2)
+        lines, files = self.changed("trainer_script.py", ET_EPOCHS=60, ET_USES="bar")
+        self.assertEqual(len([text for text in lines if "'epoch': '60'" in text and "'eval_loss'" in text]), 1)
+        steps = re.findall(r"eval \S+ after (\d+) steps", "\n".join(lines))
+        self.assertEqual(len(steps), 1)
+        self.assertRegex("\n".join(lines), rf"\b{steps[0]}/{steps[0]} \[", "the bar of the worker that is first at the end is there")
         rates = [text.split("rate ")[1] for text in lines if "] rate " in text]
         self.assertEqual((len(rates), set(rates)), (3, {rates[0]}), "the schedule is at one place on all workers")
         self.assertLess(float(rates[0].split()[0]), 0.0002, "and at its end")
@@ -83,9 +116,39 @@ class Trainer(ScriptCase):
         self.assertLess(losses[-1], 1.45)
         self.assertEqual(os.listdir(files.name), ["saved"])
 
-    def test_what_cannot_be_made_elastic_is_refused_with_a_sentence(self):
-        self.refuses("trainer_script.py", {"part": "num_train_epochs must be a whole number",
-                                           "resume": "this script resumes from a checkpoint of Trainer"})
+    def test_a_run_that_resumes_ends_as_an_undisturbed_one(self):
+        for every in (1, 7):  # in each step, what follows the update has an exchange for that
+            text = self.resumes_as_undisturbed("trainer_script.py", ET_EPOCHS=2, ET_USES="slow", ET_LOG_EVERY=every)
+            logged = re.findall(r"'learning_rate': '\S+', 'epoch': '(\S+)'", text)
+            steps = range(every, 127, every)  # 63 in an epoch
+            self.assertEqual(logged, [f"{(step - 1) // 63 + min(1, ((step - 1) % 63 + 1) * 32 / 2000):.4g}" for step in steps])
+
+    def test_a_part_of_an_epoch_and_a_checkpoint_of_it_with_which_another_run_goes_on(self):
+        with tempfile.TemporaryDirectory() as directory:
+            saved = os.path.join(directory, "saved")
+            with torch_run(script_job("trainer_script.py", (1, 1, 1)), ET_SAVED=saved, ET_USES="save", ET_EPOCHS=0.64) as run:
+                self.assertEqual(run.wait(END_S), 0, run.text()[-3000:])
+                self.assertIn("epoch 0.64", run.text())
+                self.assertIn("after 40 of 40 steps", run.text())
+            self.assertEqual({name for name in os.listdir(saved) if "checkpoint" in name}, {"checkpoint-20", "checkpoint-40"})
+            with torch_run(script_job("trainer_script.py", (1, 1, 2)), ET_SAVED=saved, ET_USES="resume", ET_EPOCHS=4) as run:
+                run.wait_size(1, START_S)
+                run.wait_more_steps(30, START_S)  # a new worker finds another checkpoint
+                run.do("resize", run.name, 2)
+                run.wait_size(2, START_S)
+                self.assertEqual(run.wait(END_S), 0, run.text()[-3000:])
+                self.assertNotIn("Traceback", run.text())
+                self.assert_audit_clean(run)
+                ends = set(re.findall(r"rate (\S+) epoch (\S+)", run.text()))
+                self.assertEqual(len(ends), 1, "the schedule is at one place on both workers")
+                rate, epoch = map(float, ends.pop())
+                self.assertLess(rate, 0.0003)
+                self.assertAlmostEqual(epoch, 4, delta=0.04)
+                epochs = [float(one) for one in re.findall(r"'learning_rate': '\S+', 'epoch': '(\S+)'", run.text())]
+                self.assertGreater(epochs[0], 0.64)
+                self.assertEqual(epochs, sorted(set(epochs)))
+                scores = re.findall(r"'eval_loss'.+'epoch': '(\S+)'", run.text())
+                self.assertEqual([round(float(one)) for one in scores], [1, 2, 3, 4, 4])
 
 
 class Lightning(ScriptCase):

@@ -9,7 +9,7 @@ import unittest
 
 import harness
 from harness import Case, pids, wait_until
-from torch_frameworks_test import lacks, script_job
+from torch_frameworks_test import ResumedCase, lacks, script_job
 from torch_test import END_S, PYTHON, START_S, WHY_NOT, torch_run
 
 NEVER_AVERAGED = 95
@@ -299,40 +299,20 @@ class Saving(Changed):
 
 
 @unittest.skipIf(PYTHON is None, WHY_NOT)
-class Tails(Changed):
+class Tails(ResumedCase):
     """torch_tails.py: what a script does behind its update is done once in each step, also in the one at which it was stopped."""
 
-    def resumes_as_undisturbed(self, case, script="torch_tails.py"):
-        """With one worker, all that the script ends with has the same bits."""
-        with self.started(script, case, (1, 1, 1)) as run:
-            self.assertEqual(run.wait(END_S), 0, run.text()[-3000:])
-            undisturbed = self.end_of(run)
-        with self.started(script, case, (1, 1, 1), checkpoint={"directory": os.path.join(self.directory, "checkpoints")}) as run:
-            run.wait_size(1, START_S)
-            run.wait_more_steps(20, START_S)
-            run.do("stop", run.name, timeout=60)
-            run.wait(END_S)
-            self.assertNotIn("ends with", run.text())
-            run.resume()
-            self.assertEqual(run.wait(END_S), 0, run.text()[-3000:])
-            self.assertEqual(self.end_of(run), undisturbed)
-
-    def end_of(self, run):
-        ends = re.findall(r"(ends with .+)", run.text())
-        self.assertEqual(len(ends), 1, run.text()[-3000:])
-        return ends[0]
-
     def test_averages_a_scaler_and_sums(self):
-        self.resumes_as_undisturbed("")
+        self.resumes_as_undisturbed("torch_tails.py")
 
     def test_an_exchange_in_the_middle(self):
-        self.resumes_as_undisturbed("exchange")
+        self.resumes_as_undisturbed("torch_tails.py", ET_CASE="exchange")
 
     def test_two_optimizers(self):
-        self.resumes_as_undisturbed("two-optimizers")
+        self.resumes_as_undisturbed("torch_tails.py", ET_CASE="two-optimizers")
 
     def test_an_optimizer_that_keeps_a_sum_in_its_groups(self):
-        self.resumes_as_undisturbed("adding")
+        self.resumes_as_undisturbed("torch_tails.py", ET_CASE="adding")
 
 
 if __name__ == "__main__":

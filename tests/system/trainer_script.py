@@ -1,12 +1,15 @@
 """A script with transformers.Trainer that knows nothing of elastictrain: a tiny language model on sequences that count up,
-logged and scored by steps, saved at the end. ET_EPOCHS is its length, ET_USES one thing that cannot be made elastic."""
+logged and scored by steps, saved at the end. ET_EPOCHS is its length, ET_USES names what is special about it."""
 
+import hashlib
 import os
+import time
 
 import torch
 from torch.utils.data import Dataset
-from transformers import GPT2Config, GPT2LMHeadModel, Trainer, TrainingArguments
+from transformers import GPT2Config, GPT2LMHeadModel, Trainer, TrainerCallback, TrainingArguments
 
+LOG_EVERY = int(os.environ.get("ET_LOG_EVERY", "7"))
 EPOCHS = float(os.environ.get("ET_EPOCHS", "4"))
 USES = os.environ.get("ET_USES", "")
 
@@ -27,21 +30,35 @@ class Counting(Dataset):
         return {"input_ids": ids, "labels": torch.where(torch.arange(12) < 8 + step % 5, ids, -100)}
 
 
+class Slow(TrainerCallback):
+    def on_step_end(self, args, *_, **__):
+        time.sleep(0.5 if USES == "resume" and args.world_size == 1 else 0.05)  # until another worker is there
+
+
+def digest_of(model):
+    hashed = hashlib.blake2b(digest_size=8)
+    for tensor in model.state_dict().values():
+        hashed.update(tensor.detach().contiguous().view(-1).view(torch.uint8).numpy().tobytes())
+    return hashed.hexdigest()
+
+
 def main():
     torch.manual_seed(0)
     model = GPT2LMHeadModel(GPT2Config(vocab_size=32, n_positions=16, n_embd=32, n_layer=1, n_head=2, resid_pdrop=0, embd_pdrop=0,
                                        attn_pdrop=0, bos_token_id=0, eos_token_id=0))
     arguments = TrainingArguments(
-        os.environ["ET_SAVED"], num_train_epochs=EPOCHS + (0.5 if USES == "part" else 0), per_device_train_batch_size=16,
-        gradient_accumulation_steps=2, learning_rate=0.01, logging_steps=7, eval_strategy="epoch", save_strategy="no",
-        per_device_eval_batch_size=64, use_cpu=True, report_to=[], disable_tqdm=True, warmup_steps=5)
-    trainer = Trainer(model, arguments, train_dataset=Counting(2000, 1), eval_dataset=Counting(300, 2))
-    trainer.train(resume_from_checkpoint="nothing" if USES == "resume" else None)
+        os.environ["ET_SAVED"], num_train_epochs=EPOCHS, per_device_train_batch_size=16,
+        gradient_accumulation_steps=2, learning_rate=0.01, logging_steps=LOG_EVERY, eval_strategy="epoch", save_strategy="steps" if USES in ("save", "resume") else "no", save_steps=20,
+        per_device_eval_batch_size=64, use_cpu=True, report_to=[], disable_tqdm=USES != "bar", warmup_steps=5)
+    trainer = Trainer(model, arguments, train_dataset=Counting(2000, 1), eval_dataset=Counting(300, 2),
+                      callbacks=[Slow()] if USES in ("slow", "resume") else [])
+    trainer.train(resume_from_checkpoint=USES == "resume")
     print(f"rate {trainer.optimizer.param_groups[0]['lr']:.6f} epoch {trainer.state.epoch}", flush=True)
     trainer.save_model()
     scores = trainer.evaluate()
     if trainer.is_world_process_zero():
         print(f"eval {scores['eval_loss']:.4f} after {trainer.state.global_step} steps", flush=True)
+        print(f"ends with {digest_of(model)} after {trainer.state.global_step} of {trainer.state.max_steps} steps", flush=True)
 
 
 if __name__ == "__main__":

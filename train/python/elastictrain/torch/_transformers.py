@@ -6,7 +6,7 @@ were used: its unit is one batch of one worker, as accelerate counts.
 
 import functools
 import math
-from typing import Any, Callable, Dict
+from typing import Any, Callable, Dict, List
 
 import torch
 
@@ -15,17 +15,43 @@ from ._script import script
 from ..errors import ElasticError
 
 REPLICATED = ("global_step", "max_steps", "epoch", "best_metric", "best_global_step", "best_model_checkpoint")
+FIRST_STEP = "_initial_global_step"  # of Trainer, for its summary
 MANY_STEPS = 1 << 30
 
 
 def install() -> None:
     after_import("transformers.trainer", _change_trainer)
-    after_import("transformers.trainer_callback", _change_state)
+    after_import("transformers.trainer_callback", _change_callbacks)
 
 
-def _change_state(module: Any) -> None:
+def _change_callbacks(module: Any) -> None:
     for name in ("is_world_process_zero", "is_local_process_zero"):
         setattr(module.TrainerState, name, property(lambda self: script.rank == 0, lambda self, _: None))
+    original = module.CallbackHandler.call_event
+    module.CallbackHandler.call_event = functools.wraps(original)(_begin_as_first(original))
+
+
+def _begin_as_first(original: Callable[..., Any]) -> Callable[..., Any]:
+    """A progress bar and the like are made as the training begins, in the first worker alone. One that is first later makes them
+    then."""
+    def call_event(handler: Any, event: str, args: Any, state: Any, control: Any, **named: Any) -> Any:
+        is_first = script.rank == 0
+        if event == "on_train_begin":
+            handler.began_as_first = is_first
+        elif is_first and not getattr(handler, "began_as_first", True):
+            handler.began_as_first = True
+            callbacks, handler.callbacks = handler.callbacks, [one for one in handler.callbacks if _is_of_library(one)]
+            try:
+                original(handler, "on_train_begin", args, state, control)
+            finally:
+                handler.callbacks = callbacks
+        return original(handler, event, args, state, control, **named)
+
+    return call_event
+
+
+def _is_of_library(callback: Any) -> bool:
+    return type(callback).__module__.partition(".")[0] in ("transformers", "trl")
 
 
 def _change_trainer(module: Any) -> None:
@@ -34,25 +60,15 @@ def _change_trainer(module: Any) -> None:
         raise ElasticError("this script uses transformers.Trainer of a version whose loop elastictrain.torch does not know; "
                            "version 5.23 is known")
     base = module.TrainerCallback
-    for name, change in {"train": _train, "set_initial_training_values": _plan,
-                         "_init_training_state": lambda own: _begin(own, base), "_run_epoch": _run_epoch,
+    for name, change in {"set_initial_training_values": _plan, "_init_training_state": lambda own: _begin(own, base),
+                         "_run_epoch": _run_epoch,
                          "get_batch_samples": _batches, "_get_num_items_in_batch": _items,
-                         "_maybe_log_save_evaluate": _unless_forwarding}.items():
+                         "_maybe_log_save_evaluate": _unless_apart}.items():
         original = getattr(trainer, name)
         setattr(trainer, name, functools.wraps(original)(change(original)))
 
 
 # --- The methods of Trainer
-
-def _train(original: Callable[..., Any]) -> Callable[..., Any]:
-    def train(trainer: Any, resume_from_checkpoint: Any = None, *arguments: Any, **named: Any) -> Any:
-        if resume_from_checkpoint not in (None, False):
-            raise ElasticError("this script resumes from a checkpoint of Trainer; use checkpoint.directory of the configuration "
-                               "and `elastictrain run --resume`, which continue at any size")
-        return original(trainer, resume_from_checkpoint, *arguments, **named)
-
-    return train
-
 
 def _plan(original: Callable[..., Any]) -> Callable[..., Any]:
     def plan(trainer: Any, args: Any, dataloader: Any) -> Any:
@@ -66,25 +82,22 @@ def _begin(original: Callable[..., Any], base: type) -> Callable[..., Any]:
     def begin(trainer: Any, max_steps: int, steps: int, epochs: int, resume: Any, trial: Any) -> Any:
         if script.run is not None:
             raise ElasticError("this script calls Trainer.train() twice; one training can be made elastic")
-        if trainer.args.num_train_epochs != epochs and trainer.args.max_steps <= 0:
-            raise ElasticError("num_train_epochs must be a whole number; the run ends with an epoch")
-        result = original(trainer, max_steps, steps, epochs, resume, trial)
-        script.has_adapter = True
+        original(trainer, max_steps, steps, epochs, resume, trial)
         script.accumulation = trainer.args.gradient_accumulation_steps
-        progress = _Progress(trainer, epochs)
+        progress = _Progress(trainer, trainer.state.epoch or 0.0)
         script.state["trainer"] = progress
         trainer.callback_handler.callbacks.insert(0, type("ElasticCallback", (_Callback, base), {})(progress))
-        return result
+        return int(progress.begin), 0  # its own figures are those of another number of workers
 
     return begin
 
 
 def _run_epoch(original: Callable[..., Any]) -> Callable[..., Any]:
     def run_epoch(trainer: Any, **named: Any) -> Any:
-        progress = script.state["trainer"]
-        progress.epoch, progress.is_empty = named["epoch"], True
+        script.state["trainer"].epoch = named["epoch"]
         if script.model is not None:
             script.model.train()  # from_pretrained() returns a model for evaluations, and Trainer begins with a batch
+        named["resume_from_checkpoint"] = None  # it skips no batches: the samples that are left follow from what the state says
         named["num_update_steps_per_epoch"] = MANY_STEPS
         named["steps_in_epoch"] = MANY_STEPS * trainer.args.gradient_accumulation_steps
         return original(trainer, **named)
@@ -96,19 +109,29 @@ def _batches(original: Callable[..., Any]) -> Callable[..., Any]:
     def batches(trainer: Any, *arguments: Any) -> Any:
         found, items = original(trainer, *arguments)
         progress = script.state["trainer"]
-        if found:
-            progress.is_empty = False
-        else:
+        if not found and progress.is_in_epoch():
+            found, items = original(trainer, *arguments)
+        if not found:
             progress.end_epoch()
-        return found, items
+        return Taken(found), items
 
     return batches
+
+
+class Taken(List[Any]):
+    """The batches of a step, which are each worker's own."""
+
+    def progress_place(self) -> None:
+        """Nothing of it is taken over."""
+
+    def set_progress_place(self, place: None) -> None:
+        """It stays as it is."""
 
 
 def _items(original: Callable[..., Any]) -> Callable[..., Any]:
     """What a loss that is a sum is divided by, so that the average over all samples is one over all items."""
     def items(trainer: Any, batch_samples: Any, device: Any) -> Any:
-        if not trainer.args.average_tokens_across_devices or not batch_samples or script.is_forwarding or script.run is None:
+        if not trainer.args.average_tokens_across_devices or not batch_samples or script.is_apart or not script.is_training_now:
             return original(trainer, batch_samples, device)
         trainer.args.average_tokens_across_devices = False
         try:
@@ -120,58 +143,85 @@ def _items(original: Callable[..., Any]) -> Callable[..., Any]:
     return items
 
 
-def _unless_forwarding(original: Callable[..., Any]) -> Callable[..., Any]:
-    return lambda *arguments, **named: None if script.is_forwarding else original(*arguments, **named)
+def _unless_apart(original: Callable[..., Any]) -> Callable[..., Any]:
+    return lambda *arguments, **named: None if script.is_apart else original(*arguments, **named)
 
 
 # --- Progress
 
 class _Progress:
-    """What of a Trainer is equal on all workers."""
+    """What of a Trainer is equal on all workers. `begin`: the epochs that a checkpoint of Trainer had behind it, with which it goes
+    on; the part of an epoch in it shifts all later ones against those of the run."""
 
-    def __init__(self, trainer: Any, epochs: int) -> None:
-        self._trainer, self._epochs = trainer, epochs
-        self.epoch, self.is_empty = 0, True
+    def __init__(self, trainer: Any, begin: float) -> None:
+        self._trainer, self.begin = trainer, begin
+        self.epoch = 0
 
     def state_dict(self) -> Dict[str, Any]:
         state = {name: getattr(self._trainer.state, name) for name in REPLICATED}
-        return {"trainer": state, "callbacks": [callback.state()["attributes"] for callback in self._stateful()]}
+        return {"trainer": state, "callbacks": [callback.state()["attributes"] for callback in self._stateful()],
+                "epoch": self.epoch, "begin": self.begin, "first_step": getattr(self._trainer, FIRST_STEP, 0)}
 
     def load_state_dict(self, state: Dict[str, Any]) -> None:
         for name, value in state["trainer"].items():
             setattr(self._trainer.state, name, value)
         for callback, values in zip(self._stateful(), state["callbacks"]):
             vars(callback).update(values)
+        self.epoch, self.begin = state["epoch"], state["begin"]
+        setattr(self._trainer, FIRST_STEP, state["first_step"])
 
     def end_step(self) -> None:
         run, trainer = script.run, self._trainer
-        if script.is_forwarding or run is None:
+        if run is None or not run.is_started:
             return
-        used, batch = run.samples_with_open_step, run.samples_of_step
-        size = len(trainer.train_dataset)
-        trainer.state.epoch = self.epoch + used / size
+        used, batch = self._used(), run.samples_of_step
+        trainer.state.epoch = used / self._size
+        trainer.control.should_epoch_stop |= self._is_shifted and not self.is_in_epoch()
         if trainer.args.max_steps > 0:
             return
-        left = (self._epochs - self.epoch) * size - used
-        trainer.state.max_steps = trainer.state.global_step + max(1, math.ceil(left / batch))
-        self._advance_schedule(self.epoch * size + used)
+        left = math.ceil(trainer.args.num_train_epochs * self._size) - used
+        if batch or left <= 0:  # there is no batch in the rest of a step with which a run resumes
+            least = int(float(trainer.args.num_train_epochs).is_integer() and not self._is_shifted)  # the end of the data follows
+            self._expect(trainer.state.global_step + max(least, math.ceil(left / max(1, batch))))
+        self._advance_schedule(used)
+
+    @property
+    def _size(self) -> int:
+        return len(self._trainer.train_dataset)
+
+    @property
+    def _is_shifted(self) -> bool:
+        return not float(self.begin).is_integer()
+
+    def _used(self) -> int:
+        """Samples, of all epochs."""
+        run = script.run
+        assert run is not None
+        return round(self.begin * self._size) + run.samples_used
+
+    def is_in_epoch(self) -> bool:
+        """Whether the present epoch goes on in the run's next one."""
+        return self._is_shifted and self._used() < (self.epoch + 1) * self._size
 
     def end_epoch(self) -> None:
         """There is no batch any more. What Trainer does at its last step, which it cannot know beforehand, is done now."""
         trainer, control = self._trainer, self._trainer.control
         control.should_epoch_stop = True
-        if script.is_forwarding or self.epoch + 1 < self._epochs or trainer.args.max_steps > 0:
+        trainer.state.epoch = float(self.epoch + 1)
+        if self.epoch + 1 < trainer.args.num_train_epochs or trainer.args.max_steps > 0:
             return
-        trainer.state.max_steps = trainer.state.global_step
+        self._expect(trainer.state.global_step)
         control.should_training_stop = True
         control.should_save |= str(trainer.args.save_strategy.value) == "steps"
         control.should_evaluate |= str(trainer.args.eval_strategy.value) == "steps"
 
-    def end_epoch_without_batches(self, control: Any) -> None:
-        """Of a worker that joined as the epoch ended; Trainer takes it for the end of the training."""
-        self._trainer.state.epoch = float(self.epoch + 1)
-        if self.is_empty and self.epoch + 1 < self._epochs:
-            control.should_training_stop = False
+    def _expect(self, steps: int) -> None:
+        """In all; progress bars show it."""
+        self._trainer.state.max_steps = steps
+        for callback in self._trainer.callback_handler.callbacks:
+            bar = getattr(callback, "training_bar", None)
+            if hasattr(bar, "total"):
+                bar.total = steps
 
     def _advance_schedule(self, used: int) -> None:
         scheduler = self._trainer.lr_scheduler
@@ -192,8 +242,4 @@ class _Callback:
 
     def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> Any:
         self._progress.end_step()
-        return control
-
-    def on_epoch_end(self, args: Any, state: Any, control: Any, **_: Any) -> Any:
-        self._progress.end_epoch_without_batches(control)
         return control
