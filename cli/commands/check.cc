@@ -17,6 +17,7 @@
 #include "cli/commands/resume.h"
 #include "cli/commands/run_flags.h"
 #include "cli/commands/run_parts.h"
+#include "cli/commands/script_check.h"
 #include "cli/config/contradictions.h"
 #include "cli/config/key_value.h"
 #include "cli/config/schema.h"
@@ -231,13 +232,20 @@ Command make_check(Invocation& invocation) {
   const auto reference = std::make_shared<bool>(false);
   const auto for_editors = std::make_shared<bool>(false);
   const auto show_all = std::make_shared<bool>(false);
+  const auto script = std::make_shared<bool>(false);
   std::vector<Argument> arguments = run_arguments(flags);
+  arguments.push_back(flag("--script",
+                           "train an unchanged PyTorch script for some steps here, and try whether a new worker could "
+                           "take over; check nothing else",
+                           *script)
+                          .in("Job"));
   arguments.push_back(flag("--all", "print every value, also defaults, and all deadlines", *show_all).in("Job"));
   arguments.push_back(
       flag("--reference", "print the page of all configuration keys (Markdown); check nothing", *reference).in("Job"));
   arguments.push_back(
       flag("--schema", "print a JSON schema of the configuration, for editors; check nothing", *for_editors).in("Job"));
-  const auto check = [&invocation, flags, reference, for_editors, show_all] {
+  const auto check = [&invocation, flags, reference, for_editors, show_all, script] {
+    if (*script) return check_script(invocation.program);
     if (*reference) return print_page(render_config_reference());
     if (*for_editors) return print_page(render_config_schema());
     return check_command(*flags, invocation.program, *show_all);

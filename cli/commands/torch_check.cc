@@ -32,11 +32,16 @@ bool is_python(const std::string& program) {
   return std::filesystem::path(program).filename().string().starts_with("python");
 }
 
-std::optional<launcher::CommandEnd> ask(const std::string& python) {
+constexpr const char* kWhetherFound = R"(
+import sys, importlib.util
+sys.exit(0 if importlib.util.find_spec("elastictrain") else 93)
+)";
+
+std::optional<launcher::CommandEnd> ask(const std::string& python, const char* question) {
   asio::io_context io;
   std::optional<launcher::CommandEnd> answer;
   launcher::CommandSpec spec;
-  spec.argv = {python, "-c", kQuestion};
+  spec.argv = {python, "-c", question};
   spec.deadline = kDeadline;
   const auto command = launcher::Command::start(
       io, std::move(spec), [](const std::string&) {}, [&](launcher::CommandEnd end) { answer = std::move(end); });
@@ -45,13 +50,15 @@ std::optional<launcher::CommandEnd> ask(const std::string& python) {
   return answer;
 }
 
-Error refused(const std::string& reason) { return {ErrorCode::kInvalid, "--torch: " + reason}; }
+Error refused(const std::string& reason) {
+  return {ErrorCode::kInvalid, "--torch: " + reason};
+}
 
 }  // namespace
 
 Status check_torch_package(const std::vector<std::string>& program) {
   if (program.empty() || !is_python(program.front())) return {};
-  const auto answer = ask(program.front());
+  const auto answer = ask(program.front(), kQuestion);
   const int status = answer ? answer->status.exit_code : 0;
   if (status == kLacksPackage) {
     return refused(program.front() +
@@ -59,11 +66,17 @@ Status check_torch_package(const std::vector<std::string>& program) {
                    program.front() + " -m pip install, a wheel of scripts/wheel.sh)");
   }
   if (status == kTorchIsOld) {
-    return refused(program.front() +
-                   " has a PyTorch older than 2.5, so its script would train at a fixed size; install a newer one there (" +
-                   program.front() + " -m pip install 'torch>=2.5')");
+    return refused(
+        program.front() +
+        " has a PyTorch older than 2.5, so its script would train at a fixed size; install a newer one there (" +
+        program.front() + " -m pip install 'torch>=2.5')");
   }
   return {};
+}
+
+bool finds_package(const std::string& python) {
+  const auto answer = ask(python, kWhetherFound);
+  return !answer || answer->status.exit_code != kLacksPackage;
 }
 
 }  // namespace elastictrain::cli

@@ -14,4 +14,7 @@ namespace elastictrain::cli {
 
 Status check_torch_package(const std::vector<std::string>& program);
 
+// Whether an interpreter finds the package, installed or by PYTHONPATH.
+bool finds_package(const std::string& python);
+
 }  // namespace elastictrain::cli

@@ -78,6 +78,8 @@ MISTAKES = [
     ("run --max-restarts often -- true", "--max-restarts often: write a number"),
     ("run --hots a -- true", "unknown flag --hots", "did you mean --hosts?"),
     ("check", "elastictrain check: nothing to run"),
+    ("check --script", "--script: name a Python script"),
+    ("check --script -- true", "--script: name a Python script"),
     ("check config.toml more.toml", "unexpected argument 'more.toml'"),
     ("plan", "elastictrain plan: nothing to run"),
     ("plan --goal", "--goal needs a value: --goal GOAL"),

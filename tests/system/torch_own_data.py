@@ -91,7 +91,7 @@ def behave_oddly(optimizer):
 def train(model, optimizer):
     iteration, unheard, last_world, data = 0, 0, dist.get_world_size(), batches()
     rounds = 0
-    is_odd = os.environ["ELASTICTRAIN_WORKER_ID"] not in "12"
+    is_odd = os.environ.get("ELASTICTRAIN_WORKER_ID", "1") not in "12"
     while True:
         for group in optimizer.param_groups:
             group["lr"] = rate_of(iteration)
@@ -126,7 +126,7 @@ def main():
             parameter.grad = torch.ones_like(parameter)
         optimizer.step()
         return
-    if CASE == "branch" and os.environ["ELASTICTRAIN_WORKER_ID"] not in "12":
+    if CASE == "branch" and os.environ.get("ELASTICTRAIN_WORKER_ID", "1") not in "12":
         iteration, unheard = train(model, optimizer)
     elif CASE == "comprehension":
         iteration, unheard = [train(model, optimizer) for _ in range(1)][0]

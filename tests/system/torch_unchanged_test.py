@@ -4,13 +4,14 @@ elastictrain. A worker that joins goes on where the others are, or says why it c
 import os
 import re
 import signal
+import subprocess
 import tempfile
 import unittest
 
 import harness
 from harness import Case, pids, wait_until
 from torch_frameworks_test import ResumedCase, lacks, script_job
-from torch_test import END_S, PYTHON, START_S, WHY_NOT, torch_run
+from torch_test import END_S, PYTHON, START_S, WHY_NOT, torch_python, torch_run
 
 NEVER_AVERAGED = 95
 
@@ -309,6 +310,34 @@ class Tails(ResumedCase):
 
     def test_an_optimizer_that_keeps_a_sum_in_its_groups(self):
         self.resumes_as_undisturbed("torch_tails.py", ET_CASE="adding")
+
+
+@unittest.skipIf(PYTHON is None, WHY_NOT)
+class Checked(Changed):
+    """Without a run."""
+
+    def check(self, case, *words):
+        environment = {**os.environ, "PYTHONPATH": torch_python.PACKAGE, "ET_CASE": case, "ET_SAVED": self.saved}
+        done = subprocess.run([harness.BINARY, "check", "--script", PYTHON, *words, os.path.join(os.path.dirname(os.path.abspath(__file__)), "torch_own_data.py")],
+                              env=environment, capture_output=True, text=True, timeout=START_S)
+        return done.returncode, done.stdout + done.stderr
+
+    def test_a_script_that_can_be_taken_over(self):
+        status, text = self.check("random")
+        self.assertEqual(status, 0, text[-3000:])
+        self.assertIn("train().iteration", text)
+
+    def test_a_script_that_cannot_says_where(self):
+        status, text = self.check("comprehension")
+        self.assertEqual(status, 3, text[-3000:])
+        self.assertIn("torch_own_data.py", text)
+
+    def test_a_python_without_the_package_is_told_so(self):
+        environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+        done = subprocess.run([harness.BINARY, "check", "--script", "train.py"], env=environment, capture_output=True, text=True,
+                              timeout=60)
+        self.assertEqual(done.returncode, 78)
+        self.assertIn("has no package elastictrain", done.stderr)
 
 
 if __name__ == "__main__":
