@@ -1,6 +1,7 @@
 """A run survives the kill of its supervisor: it continues without it, and a later supervisor takes it over."""
 
 import os
+import re
 import shutil
 import signal
 import tempfile
@@ -14,6 +15,12 @@ STORED_JOURNAL = os.path.join(os.path.dirname(__file__), "..", "data", "journals
 
 def try_to_resume(run):
     return run.command("run", "--resume", run.name)
+
+
+def schema_of(run):
+    """As the journal's first line has it."""
+    with open(run.journal_path()) as file:
+        return re.search(r'"schema":\d+,', file.readline()).group()
 
 
 def rewrite_journal(run, replacements):
@@ -107,7 +114,7 @@ class SupervisorLost(Case):
             run.do("resize", run.name, 3)
             before = pids(run.wait_size(3))
             run.lose_supervisor()
-            rewrite_journal(run, {'"schema":5,': "", '"plan_updated"': '"reshared"', '"target_topology"': '"wished_topology"',
+            rewrite_journal(run, {schema_of(run): "", '"plan_updated"': '"reshared"', '"target_topology"': '"wished_topology"',
                                  '"plan_update_requested"': '"reshare_requested"', '"kind":"update"': '"kind":"reshare"'})
             run.resume()
             self.assertEqual(pids(run.wait_size(3)), before)
@@ -146,14 +153,15 @@ class SupervisorLost(Case):
         with Run(job()) as run:
             run.wait_size(2)
             run.lose_supervisor()
-            rewrite_journal(run, {'"schema":5,': '"schema":99,"later":true,'})
+            schema = schema_of(run)
+            rewrite_journal(run, {schema: '"schema":99,"later":true,'})
             refused = try_to_resume(run)
             self.assertEqual(refused.returncode, 69)
             self.assertIn("schema version 99", refused.stderr)
             printed = run.command("events", run.name)
             self.assertEqual(printed.returncode, 0)
             self.assertIn("later=true", printed.stdout)
-            rewrite_journal(run, {'"schema":99,"later":true,': '"schema":5,'})
+            rewrite_journal(run, {'"schema":99,"later":true,': schema})
             run.resume()
             run.wait_size(2)
             self.assert_stops_clean(run)
