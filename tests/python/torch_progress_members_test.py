@@ -1,5 +1,6 @@
 """Several members of one run, in one process: what a joiner takes over from whom, what stays its own, and what is compared."""
 
+import collections
 import os
 import random
 import sys
@@ -224,13 +225,20 @@ class Members(unittest.TestCase):
             joiner.join(large.record, [])
 
     def test_a_batch_in_a_container_is_left_to_each_worker(self):
-        def batch_of(step):
+        def fresh(step):
             return {"inputs": {"x": torch.full((600, 600), float(step))}, "names": ["a"], "y": torch.zeros(3)}
 
-        donor = Member(self.train, 1, fresh=batch_of).give(at=5)
-        self.assertLess(len(donor.record), 30000)
-        joiner = Member(self.train, 2, fresh=batch_of).join(donor.record, [donor.table])
-        self.assertEqual((joiner.problems, joiner.result["count"]), ([], 12))
+        def at_one_address(step, kept=[], held={}):
+            held["x"] = torch.full((600, 600), float(step))
+            kept[:] = [collections.UserDict(x=torch.full((600, 600), float(step))), held, torch.full((600, 600), float(step))]
+            return kept
+
+        for batch_of in (fresh, at_one_address):
+            with self.subTest(batch_of.__name__):
+                donor = Member(self.train, 1, fresh=batch_of).give(at=5)
+                self.assertLess(len(donor.record), 30000)
+                joiner = Member(self.train, 2, fresh=batch_of).join(donor.record, [donor.table])
+                self.assertEqual((joiner.problems, joiner.result["count"]), ([], 12))
 
     def test_a_damaged_record_is_a_problem_and_nothing_is_set(self):
         donor = Member(self.train, 1).give(at=5)

@@ -1,5 +1,6 @@
 """A member's progress at a step, for another worker that stands at the same place of the script at its first step."""
 
+import collections
 import threading
 import types
 from typing import Any, Dict, Iterable, List, NamedTuple, Optional, Sequence, Set, Tuple
@@ -164,13 +165,21 @@ class Recorder:
         elif is_changed and child.kind not in ("known", "loop") and id(child.value) not in self._skipped:
             if child.kind == "tensor" and _values.has_open_graph(child.value):
                 self._unseen.append(f"{_search.text_of(path, self.stack)} (its gradients are not computed yet)")
-            elif not self._is_of_batch(parent, child):
+            elif not self._is_of_batch(path, self._new_bytes(child, BATCH_DEPTH)):
                 self._body.slots[path] = (True, child.value)
 
-    def _is_of_batch(self, parent: Node, child: Node) -> bool:
-        """Large tensors in variables of a function are left to the worker, and what was made around them."""
-        return self._limit is not None and parent.kind in ("frame", "generator") and \
-            self._new_bytes(child, BATCH_DEPTH) > FRAME_TENSOR_BYTES
+    def _is_of_batch(self, path: Path, new_bytes: int) -> bool:
+        """Large tensors in variables of a function are left to the worker, and what was made around them. A dictionary may have the
+        address of another one, of the first step."""
+        return self._limit is not None and new_bytes > FRAME_TENSOR_BYTES and self._is_in_variable(path)
+
+    def _is_in_variable(self, path: Path) -> bool:
+        """Of a function, with nothing but containers between."""
+        if len(path) < 2 or path[-1][0] in "lg":
+            return len(path) == 2 or path[-1][0] == "g"
+        holder = self.found.search.resolve(path[:-1])
+        is_container = isinstance(holder, Node) and isinstance(holder.value, (dict, list, tuple, collections.UserDict))
+        return is_container and self._is_in_variable(path[:-1])
 
     def _new_bytes(self, node: Any, depth: int) -> int:
         """Of the tensors in a thing that nobody had at the first step."""
@@ -188,6 +197,8 @@ class Recorder:
 
     def _add_content(self, node: Node, number: int, path: Path) -> None:
         if id(node.value) in self._skipped or not (path in self.inherited or self._has_changed(node, number, path)):
+            return
+        if self._is_of_batch(path, sum(self._new_bytes(child, BATCH_DEPTH) for child in node.edges.values())):
             return
         value = node.value
         if node.kind in ("tensor", "array"):
