@@ -6,7 +6,7 @@ were used: its unit is one batch of one worker, as accelerate counts.
 
 import functools
 import math
-from typing import Any, Callable, Dict, List
+from typing import Any, Callable, Dict
 
 import torch
 
@@ -113,19 +113,9 @@ def _batches(original: Callable[..., Any]) -> Callable[..., Any]:
             found, items = original(trainer, *arguments)
         if not found:
             progress.end_epoch()
-        return Taken(found), items
+        return found, items
 
     return batches
-
-
-class Taken(List[Any]):
-    """The batches of a step, which are each worker's own."""
-
-    def progress_place(self) -> None:
-        """Nothing of it is taken over."""
-
-    def set_progress_place(self, place: None) -> None:
-        """It stays as it is."""
 
 
 def _items(original: Callable[..., Any]) -> Callable[..., Any]:
