@@ -185,6 +185,22 @@ class Lists(unittest.TestCase):
         self.assertEqual(lists[2], [[21.0], [1.0], [11.0]], "its own is there")
 
 
+    def test_the_number_of_workers_changes_as_the_exchange_begins(self):
+        def call(session):
+            place, plane = [(0, 2)], Plane(session)
+
+            def settled(what):
+                place[0] = (0, 1)
+                return plane
+            group = ElasticGroup(lambda: place[0], settled)
+            values = [torch.full((1, 1), -1.0) for _ in range(group.size())]
+            with mock.patch.dict(_collectives._own, {"all_gather": lambda rows, tensor, *_: group.allgather([rows], [tensor])}):
+                _collectives.all_gather(values, own(group, 1)[None], group)
+            return [value.flatten().tolist() for value in values]
+        with mock.patch.object(_collectives, "_in_pass", lambda *_: (set(), None)):
+            self.assertEqual(World().run(call), [[[1.0]]])
+
+
 class Memory(unittest.TestCase):
     def test_it_is_used_again_when_its_step_is_committed(self):
         session = mock.Mock(committed_step=1)

@@ -175,6 +175,7 @@ def all_gather(tensor_list: List[Any], tensor: Any, group: Any = None, async_op:
     chosen = _group(group)
     if not isinstance(chosen, ElasticGroup):
         return _own["all_gather"](tensor_list, tensor, group, async_op)
+    chosen.plane_of("all_gather")  # the membership changes here, if it does
     own, size = chosen.rank(), chosen.size()
     silent, seat = _in_pass(chosen, tensor, len(tensor_list))
     fits = len(tensor_list) == size and seat in (None, own) and not silent
@@ -205,6 +206,7 @@ def gather(tensor: Any, gather_list: Optional[List[Any]] = None, *arguments: Any
     chosen = _group(bound.get("group"))
     if not isinstance(chosen, ElasticGroup) or not gather_list:
         return _own["gather"](tensor, gather_list, *arguments, **named)
+    chosen.plane_of("gather")
     rows = [torch.empty_like(tensor) for _ in range(chosen.size())]
     chosen.lost = []
     result = _own["gather"](tensor, rows, *arguments, **named)
