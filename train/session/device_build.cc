@@ -6,6 +6,7 @@
 
 #include "train/comm/nccl/build_guard.h"
 #include "train/comm/nccl/nccl_library.h"
+#include "train/device/kernel_module.h"
 #include "train/session/staged_communicator.h"
 
 namespace elastictrain::session {
@@ -18,6 +19,11 @@ Result<bool> everyone_has_nccl(comm::Communicator& host, const DeviceBuild& buil
   std::vector<std::byte> all(host.world_size());
   if (auto status = host.all_gather({&mine, 1}, all); !status) return status.error();
   return std::all_of(all.begin(), all.end(), [](std::byte has) { return has == std::byte{1}; });
+}
+
+// A worker alone needs no NCCL, only kernels: what is measured of its gradient stays on the device.
+bool sums_alone(const comm::Communicator& host, const DeviceBuild& build) {
+  return host.world_size() == 1 && device::KernelModule::get(build.device, device::kCommunicatorKernels).ok();
 }
 
 }  // namespace
@@ -38,8 +44,8 @@ std::vector<std::uint32_t> ranks_left_out(const std::vector<WorkerId>& before, c
 Result<std::unique_ptr<comm::Communicator>> reach_device(std::unique_ptr<comm::Communicator> host, DeviceBuild build,
                                                          const comm::CancelToken& cancel) {
   const bool may_use_nccl = build.backend == Backend::kAuto || build.backend == Backend::kNccl;
-  bool uses_nccl = may_use_nccl && host->world_size() > 1;
-  if (uses_nccl && build.backend == Backend::kAuto) {
+  bool uses_nccl = may_use_nccl && (host->world_size() > 1 || sums_alone(*host, build));
+  if (uses_nccl && host->world_size() > 1 && build.backend == Backend::kAuto) {
     const auto agreed = everyone_has_nccl(*host, build, cancel);
     if (!agreed) return agreed.error();
     uses_nccl = *agreed;

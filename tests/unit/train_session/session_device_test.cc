@@ -74,6 +74,33 @@ TEST_CASE("alone, a sum of its own gradient is that gradient, after whatever the
   CHECK(session.last_step().gradient_norm == doctest::Approx(3.0 * 1024));
 }
 
+std::size_t pieces_of_memory() {
+  using Alive = void (*)(std::size_t*, std::size_t*, std::size_t*);
+  void* const library = ::dlopen(std::getenv("ELASTICTRAIN_CUDA_LIBRARY"), RTLD_NOW | RTLD_NOLOAD);
+  const auto call = reinterpret_cast<Alive>(::dlsym(library, "standin_cuda_alive"));
+  REQUIRE((call != nullptr));
+  std::size_t streams = 0;
+  std::size_t events = 0;
+  std::size_t pieces = 0;
+  call(&streams, &events, &pieces);
+  return pieces;
+}
+
+TEST_CASE("alone, the norm of a gradient is measured on the device, not in a copy in host memory") {
+  Session session;
+  DeviceArrays arrays(session, 1 << 20);
+  session.set_data({.sample_count = 4, .batch = 4});
+  REQUIRE(session.start());
+  REQUIRE(session.next_batch());
+  arrays.put_gradient(std::vector<float>(1 << 20, 3.0F));
+  const std::size_t before = pieces_of_memory();
+  session.all_reduce_device_async(arrays.gradient(), 1 << 20, arrays.stream());
+  session.wait_all_reduce();
+  CHECK(pieces_of_memory() == before);
+  session.commit_step({.loss = 1});
+  CHECK(session.last_step().gradient_norm == doctest::Approx(3.0 * 1024));
+}
+
 // Puts work into a stream of the stand-in.
 void enqueue(void* stream, void (*work)(void*), void* argument) {
   using Enqueue = int (*)(void*, void (*)(void*), void*);
