@@ -240,6 +240,21 @@ class Members(unittest.TestCase):
                 joiner = Member(self.train, 2, fresh=batch_of).join(donor.record, [donor.table])
                 self.assertEqual((joiner.problems, joiner.result["count"]), ([], 12))
 
+    def test_a_bar_of_progress_that_came_later_is_not_handed_over(self):
+        class Bar:
+            __module__ = "tqdm.std"
+
+            def __init__(self):
+                self.file = sys.stderr
+
+        def bar_of(step):
+            return Bar() if step else None
+
+        donor = Member(self.train, 1, fresh=bar_of).give(at=5)
+        joiner = Member(self.train, 2, fresh=bar_of).join(donor.record, [donor.table])
+        self.assertEqual((joiner.problems, joiner.result["count"]), ([], 12))
+        self.assertIn("train().batch (Bar)", joiner.report.not_looked_into)
+
     def test_a_damaged_record_is_a_problem_and_nothing_is_set(self):
         donor = Member(self.train, 1).give(at=5)
 

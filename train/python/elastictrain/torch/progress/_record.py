@@ -17,6 +17,7 @@ UNSEEN = {"unknown iterator": "an iterator whose place cannot be read", "asynchr
 SMALL_TEXT = 200
 SHARED = "shared"
 FRAME_TENSOR_BYTES = 1 << 20  # larger tensors of a function are left to the worker: they are those of a batch
+BARS = ("tqdm", "rich")  # packages
 BATCH_DEPTH = 4  # of the containers around them
 
 
@@ -290,10 +291,15 @@ class Recorder:
 
     def _note_unsendable(self, path: Path, error: Exception) -> None:
         reached = self.found.search.resolve(path)
-        if isinstance(reached, Node) and reached.kind == "opaque":
+        if isinstance(reached, Node) and (reached.kind == "opaque" or _only_shows(reached.value)):
             self._unseen.append(f"{_search.text_of(path, self.stack)} ({type(reached.value).__name__})")
         else:
             self._problem(path, f"cannot be handed over ({type(error).__name__}: {str(error)[:100]})")
+
+
+def _only_shows(value: Any) -> bool:
+    """A bar of progress."""
+    return any(kind.__module__.partition(".")[0] in BARS for kind in type(value).__mro__)
 
 
 def _copied(state: Dict[str, Any]) -> Dict[str, Any]:
