@@ -42,7 +42,7 @@ Membership::Impl::Impl(RunSettings settings, std::function<Token()> make_token)
       host_judge_(roster_, out_, training_, health_),
       hang_judge_(settings_, roster_, out_, training_, change_, recovery_, end_, hangs_, health_, workers_, judge_,
                   halt_, newcomers_),
-      newcomers_(settings_, roster_, out_, training_, change_, recovery_, desired_, end_, workers_, halt_),
+      newcomers_(settings_, roster_, out_, training_, change_, recovery_, desired_, end_, workers_, halt_, ending_),
       hosts_(settings_, roster_, out_, startup_, desired_, change_),
       agents_(settings_, roster_, out_, startup_, end_, hangs_, workers_, judge_, hang_judge_, ending_, hosts_, links_,
               plain_, newcomers_),

@@ -4,6 +4,8 @@
 
 #include "supervisor/core/change.h"
 #include "supervisor/core/desired_state.h"
+#include "supervisor/core/ending.h"
+#include "supervisor/core/failure_budget.h"
 #include "supervisor/core/halt.h"
 #include "supervisor/core/outbox.h"
 #include "supervisor/core/recovery.h"
@@ -26,7 +28,7 @@ bool contains(const std::vector<WorkerId>& ids, WorkerId id) {
 
 NewcomerJudge::NewcomerJudge(const RunSettings& settings, Roster& roster, Outbox& out, Training& training,
                              Change& change, Recovery& recovery, DesiredState& desired, RunEnd& end,
-                             WorkerControl& workers, Halt& halt)
+                             WorkerControl& workers, Halt& halt, Ending& ending)
     : settings_(settings),
       roster_(roster),
       out_(out),
@@ -36,7 +38,8 @@ NewcomerJudge::NewcomerJudge(const RunSettings& settings, Roster& roster, Outbox
       desired_(desired),
       end_(end),
       workers_(workers),
-      halt_(halt) {}
+      halt_(halt),
+      ending_(ending) {}
 
 void NewcomerJudge::begin() {
   if (training_.generation == 0) return;
@@ -64,7 +67,7 @@ void NewcomerJudge::on_message(Worker& worker, const protocol::WorkerDeclines& m
   const std::string why = "cannot join: " + message.reason;
   workers_.expect_exit(worker);
   workers_.drop_joiner(worker, why, Retry::kOnce);
-  if (training_.generation != 0) count_try(message.reason, training_.members.size());
+  count_before_training(message.reason);
 }
 
 void NewcomerJudge::on_disagreement(Worker& worker, const protocol::WorkerHalted& message) {
@@ -118,7 +121,7 @@ bool NewcomerJudge::hung(WorkerId id, const std::string& text) {
 }
 
 void NewcomerJudge::ended_before_joining(const std::string& text) {
-  if (training_.generation != 0 && !end_.begun()) count_try(text, training_.members.size());
+  if (!end_.begun()) count_before_training(text);
 }
 
 bool NewcomerJudge::could_not_join(WorkerId id, const std::string& text) {
@@ -132,6 +135,14 @@ bool NewcomerJudge::could_not_join(WorkerId id, const std::string& text) {
   recovery_.of_newcomers = true;
   halt_.recover(text);
   return true;
+}
+
+void NewcomerJudge::count_before_training(const std::string& why) {
+  if (training_.generation != 0) return count_try(why, training_.members.size());
+  if (!training_.restarting || ++desired_.failed_joins < kMostTries) return;
+  ending_.fail_run(kStatusFruitless, "the run cannot go on: " + why +
+                                         ". Workers that are to go on from its state end before they "
+                                         "train, so starting it again as it is will not help");
 }
 
 void NewcomerJudge::count_try(const std::string& why, std::size_t size) {

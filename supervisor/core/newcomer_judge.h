@@ -18,6 +18,7 @@ namespace elastictrain::core {
 
 struct Change;
 struct DesiredState;
+class Ending;
 class Halt;
 class Outbox;
 struct Recovery;
@@ -29,7 +30,8 @@ class WorkerControl;
 class NewcomerJudge {
  public:
   NewcomerJudge(const RunSettings& settings, Roster& roster, Outbox& out, Training& training, Change& change,
-                Recovery& recovery, DesiredState& desired, RunEnd& end, WorkerControl& workers, Halt& halt);
+                Recovery& recovery, DesiredState& desired, RunEnd& end, WorkerControl& workers, Halt& halt,
+                Ending& ending);
 
   // The change is about to be committed: those of its members that are in no generation yet begin their probation.
   void begin();
@@ -45,13 +47,14 @@ class NewcomerJudge {
   // The process of a member has exited. False: it is a loss like any other.
   bool exited(WorkerId id, bool by_itself, bool good, const std::string& text);
   bool hung(WorkerId id, const std::string& text);
-  // A worker in no generation has ended in good order.
+  // A worker in no generation has ended in good order. Where no other has the state, two such end the run.
   void ended_before_joining(const std::string& text);
 
  private:
   bool send_away(Generation generation, const std::string& why);
   bool could_not_join(WorkerId id, const std::string& text);
   void count_try(const std::string& why, std::size_t size);
+  void count_before_training(const std::string& why);
   std::vector<WorkerId> others_than(const std::vector<WorkerId>& leaving) const;
 
   const RunSettings& settings_;
@@ -64,6 +67,7 @@ class NewcomerJudge {
   RunEnd& end_;
   WorkerControl& workers_;
   Halt& halt_;
+  Ending& ending_;
   Probation probation_;
 };
 

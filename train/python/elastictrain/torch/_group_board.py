@@ -33,7 +33,7 @@ def is_starter() -> bool:
 
 def has_first_rank() -> bool:
     """Whether the environment of this process says rank 0: one with which the training began, or one in place of it."""
-    return os.environ.get("RANK", "0") == "0"
+    return os.environ.get("RANK") == "0"
 
 
 def is_successor() -> bool:

@@ -29,6 +29,8 @@ from ..session import Session
 
 MANY_EPOCHS = 1 << 40  # the script ends by itself
 NEVER_AVERAGED_STATUS = 95
+NOT_RESUMED = ("its script ended before it trained, but the run is to go on from a checkpoint. What the script does where files of "
+               "an earlier start exist may be why; an option of its own may say that it resumes")
 ACCUMULATES = ("this script makes one update from several batches. Start it with ELASTICTRAIN_ACCUMULATION=N, the number of "
                "batches, so that each step has as many")
 iterate = DataLoader.__iter__
@@ -339,6 +341,9 @@ class Script:
 
     def _end_without_training(self, session: Session) -> None:
         """A script that exchanged values and never trained is done when all of its workers are."""
+        if os.environ.get("ELASTICTRAIN_RESUME") == "1":
+            session.decline(NOT_RESUMED)
+            raise ElasticError(NOT_RESUMED)
         self._session, nothing = None, torch.zeros(1)
         session.set_data()
         if session.start():
