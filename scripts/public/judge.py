@@ -70,14 +70,20 @@ class Story:
             self.last[pid] = at
 
     def _beginning(self, rows, is_first):
-        """(own records to skip, step of the first one that counts). A newcomer's first records may be of no step."""
+        """(own records to skip, step of the first one that counts). A newcomer's first records may be of no step, or have the
+        weights of the first one, whose rate is zero: those behind them must be of the next steps."""
+        first = None
         for skipped in range(min(len(rows), 400)):
             row = rows[skipped]
             near = [at for at, step in enumerate(self.steps)
                     if step["hash"] == row["hash"] and (is_first or abs(step["t"] - row["t"]) < TOGETHER_S)]
-            if near:
-                return skipped, min(near, key=lambda at: abs(self.steps[at]["t"] - row["t"]))
-        return None
+            near.sort(key=lambda at: abs(self.steps[at]["t"] - row["t"]))
+            if near and first is None:
+                first = skipped, near[0]
+            for at in near:
+                if all(step["hash"] == next_row["hash"] for step, next_row in zip(self.steps[at:at + 3], rows[skipped:])):
+                    return skipped, at
+        return first
 
     def _continuation(self, rows):
         """As _beginning(), of a run that goes on: where it went furthest. The weights of a pass before the training may be those of
