@@ -289,6 +289,7 @@ std::string render_status(const Json& status) {
     if (!value.empty()) out += std::string(title) + value + "\n";
   };
   line("why this size: ", size_reason_of(status));
+  line("grow refused: ", text(status, "grow_refused"));
   line("held: ", held_of(status));
   if (!text(status, "policy").empty()) {
     line("policy: ", text(status, "policy") + ": " + text(status, "policy_reason"));

@@ -95,6 +95,13 @@ TEST_CASE("status shows the failures, the remaining budget and the hosts that co
   CHECK(contains(render_status(status), "signal 9\n"));
 }
 
+TEST_CASE("status shows why the run does not grow") {
+  nlohmann::json status = {{"name", "job"}, {"phase", "running"}, {"world_size", 2}, {"target_size", 3}};
+  CHECK(!contains(render_status(status), "grow refused"));
+  status["grow_refused"] = "the others make their steps at train.py:12, this worker at train.py:9";
+  CHECK(contains(render_status(status), "\ngrow refused: the others make their steps at train.py:12, this worker"));
+}
+
 TEST_CASE("the summary counts failures and recoveries, also those under an earlier supervisor") {
   Summary summary;
   summary.add_record(core::record::Commit{1, 3, "start"});

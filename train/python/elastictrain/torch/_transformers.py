@@ -12,6 +12,7 @@ import torch
 
 from ._imports import after_import
 from ._script import script
+from ._side_effects import is_silent
 from ..errors import ElasticError
 
 REPLICATED = ("global_step", "max_steps", "epoch", "best_metric", "best_global_step", "best_model_checkpoint")
@@ -26,16 +27,21 @@ def install() -> None:
 
 def _change_callbacks(module: Any) -> None:
     for name in ("is_world_process_zero", "is_local_process_zero"):
-        setattr(module.TrainerState, name, property(lambda self: script.rank == 0, lambda self, _: None))
+        setattr(module.TrainerState, name, property(lambda self: _is_first(), lambda self, _: None))
     original = module.CallbackHandler.call_event
     module.CallbackHandler.call_event = functools.wraps(original)(_begin_as_first(original))
+
+
+def _is_first() -> bool:
+    """Not before it is a member, also where it comes in place of the first one: the others have made and shown what it would."""
+    return script.rank == 0 and not is_silent()
 
 
 def _begin_as_first(original: Callable[..., Any]) -> Callable[..., Any]:
     """A progress bar and the like are made as the training begins, in the first worker alone. One that is first later makes them
     then."""
     def call_event(handler: Any, event: str, args: Any, state: Any, control: Any, **named: Any) -> Any:
-        is_first = script.rank == 0
+        is_first = _is_first()
         if event == "on_train_begin":
             handler.began_as_first = is_first
         elif is_first and not getattr(handler, "began_as_first", True):
