@@ -12,7 +12,7 @@ import torch
 import torch.distributed as dist
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel as DDP
-from torch.utils.data import DistributedSampler, TensorDataset
+from torch.utils.data import DataLoader, DistributedSampler, IterableDataset, TensorDataset
 
 CASE = os.environ.get("ET_CASE", "")
 STOP = os.environ["ET_SAVED"] + ".stop"
@@ -31,8 +31,49 @@ def rate_of(iteration):
     return 0.1 / (1 + 0.01 * iteration)
 
 
-def batches():
+class Numbers(IterableDataset):
+    """A stream of one rank that knows its place, as an iterable, or with ET_CASE=carried-next as an iterator. It notes what was
+    trained on, by the process."""
+
+    def __init__(self, rank):
+        self.name, self.count = rank, 0
+
+    def __iter__(self):
+        while True:
+            yield self.draw()
+
+    def draw(self):
+        self.count += 1
+        return torch.rand(16, 8)
+
+    def note(self):
+        with open(f"{STOP}-{os.getpid()}", "a", encoding="utf-8") as file:
+            file.write(f"{self.name} {self.count}\n")
+
+    def state_dict(self):
+        return {"name": self.name, "count": self.count}
+
+    def load_state_dict(self, state):
+        self.name, self.count = state["name"], state["count"]
+
+
+class NextNumbers(Numbers):
+    def __iter__(self):
+        return self
+
+    def __next__(self):
+        return self.draw()
+
+
+def batches(numbers):
     """One after the other, without an end."""
+    if CASE == "carried":
+        yield from numbers
+    if CASE == "carried-loader":
+        yield from DataLoader(numbers, batch_size=None)
+    if CASE == "carried-stateful":
+        from torchdata.stateful_dataloader import StatefulDataLoader
+        yield from StatefulDataLoader(numbers, batch_size=None)
     if CASE == "stateful":
         from torchdata.stateful_dataloader import StatefulDataLoader
         data = TensorDataset(torch.rand(512, 8))
@@ -44,7 +85,7 @@ def batches():
         yield torch.rand(16, 8)
 
 
-def learn(model, optimizer, x):
+def learn(model, optimizer, x, numbers=None):
     """From two parts, of which the first is not averaged by itself, or from one."""
     parts = x.chunk(2) if CASE in ("no-sync", "flag") else [x]
     optimizer.zero_grad()
@@ -55,6 +96,8 @@ def learn(model, optimizer, x):
         with model.no_sync() if CASE == "no-sync" and not is_last else contextlib.nullcontext():
             output, word = model(part, dist.get_rank() + 1)
             ((nn.functional.mse_loss(output, part.sum(1, keepdim=True)) + word.sum()) / len(parts)).backward()
+    if CASE.startswith("carried"):
+        numbers.note()
     if CASE == "own-update":
         with torch.no_grad():
             for parameter in model.parameters():
@@ -89,13 +132,15 @@ def behave_oddly(optimizer):
 
 
 def train(model, optimizer):
-    iteration, unheard, last_world, data = 0, 0, dist.get_world_size(), batches()
+    numbers = (NextNumbers if CASE == "carried-next" else Numbers)(dist.get_rank())
+    iteration, unheard, last_world = 0, 0, dist.get_world_size()
+    data = numbers if CASE == "carried-next" else batches(numbers)
     rounds = 0
     is_odd = os.environ.get("ELASTICTRAIN_WORKER_ID", "1") not in "12"
     while True:
         for group in optimizer.param_groups:
             group["lr"] = rate_of(iteration)
-        learn(model, optimizer, next(data))
+        learn(model, optimizer, next(data), numbers)
         heard, world = 2 * float(model.module.word.grad) - 1, dist.get_world_size()
         # A worker takes part in its first step without a word of its own.
         unheard += abs(heard - world) > 1e-4 and abs(heard - last_world) > 1e-4

@@ -97,7 +97,8 @@ class OwnData(Changed):
         iteration, rate, unheard, _ = ends[0]
         self.assertEqual(unheard, "0", "all are averaged in each step")
         self.assertAlmostEqual(float(rate), 0.1 / (1 + 0.01 * (int(iteration) - 1)), 8, "as without a change")
-        self.assertIn("data: not counted", text)
+        self.assertIn("data: carried: each worker's position in its StatefulDataLoader is part of the state" if case == "stateful"
+                      else "data: not counted; each worker trains", text)
 
     def test_random_batches_and_a_rate_made_by_hand(self):
         self.averages("random", (2, 3, 1, 2))
@@ -137,6 +138,124 @@ class OwnData(Changed):
 
     def test_a_worker_that_takes_another_way_does_not_join(self):
         self.trains_on_without("torch_own_data.py", "branch", "could not join: the others make their steps at")
+
+
+@unittest.skipIf(PYTHON is None, WHY_NOT)
+class Carried(Changed):
+    """torch_own_data.py with a stream of numbers for each worker, which has a state."""
+
+    def numbers(self, run):
+        """What each process trained on, by process: [(stream, number)]. A pass that counts nowhere draws a number as well."""
+        found = {}
+        for name in os.listdir(self.directory):
+            if name.startswith("saved.stop-"):
+                with open(os.path.join(self.directory, name)) as file:
+                    found[int(name.rpartition("-")[2])] = [tuple(map(int, line.split())) for line in file]
+        return found
+
+    def stopped(self, case, directory):
+        """A run of two that has stopped, and what its processes trained on."""
+        run = self.started("torch_own_data.py", case, (1, 2, 3), checkpoint={"directory": os.path.join(self.directory, directory)})
+        run.__enter__()
+        self.addCleanup(run.__exit__, None, None, None)
+        run.wait_size(2, START_S)
+        run.wait_more_steps(30, START_S)
+        run.do("stop", run.name, timeout=60)
+        run.wait(END_S)
+        before = self.numbers(run)
+        self.assertEqual(sorted(rows[0] for rows in before.values()), [(0, 1), (1, 1)])
+        self.assert_consecutive(before.values())
+        return run, before
+
+    def assert_consecutive(self, processes):
+        for rows in processes:
+            self.assertEqual(rows, [(rows[0][0], rows[0][1] + place) for place in range(len(rows))])
+
+    def resumed(self, run, before, size, *arguments):
+        """What the processes of the resumed run trained on, without what each drew in the pass before it took part."""
+        run.resume(*arguments)
+        run.wait_size(size, START_S)
+        run.wait_more_steps(8, START_S)
+        self.ends(run)
+        self.assertNotIn("Traceback", run.text())
+        self.assertIn("data: carried: each worker's position in its ", run.text())
+        after = {process: rows[1:] for process, rows in self.numbers(run).items() if process not in before}
+        self.assertEqual(len(after), size)
+        self.assert_consecutive(after.values())
+        return after
+
+    def ends_of(self, processes):
+        return dict(rows[-1] for rows in processes.values())
+
+    def goes_on(self, case):
+        run, before = self.stopped(case, "checkpoints")
+        after = self.resumed(run, before, 2)
+        ends = self.ends_of(before)
+        self.assertEqual({rows[0] for rows in after.values()}, {(stream, ends[stream] + 1) for stream in ends})
+
+    def test_each_worker_of_a_run_that_resumes_goes_on_with_its_stream(self):
+        self.goes_on("carried")
+
+    def test_a_stream_that_is_its_own_iterator(self):
+        self.goes_on("carried-next")
+
+    def test_a_loader_over_a_dataset_with_a_state(self):
+        self.goes_on("carried-loader")
+
+    def test_a_stateful_loader_over_a_dataset_with_a_state(self):
+        why = lacks("torchdata")
+        if why:
+            self.skipTest(why)
+        self.goes_on("carried-stateful")
+
+    def test_a_run_that_resumes_with_fewer_workers_says_what_it_closes(self):
+        run, before = self.stopped("carried", "checkpoints")
+        [rows] = self.resumed(run, before, 1, "--set", "workers.start=1").values()
+        ends = self.ends_of(before)
+        self.assertEqual(rows[0], (0, ends[0] + 1))
+        self.assertIn(f"stream 1 (after {ends[1]} batches) is closed: there is no worker for it", run.text())
+
+    def lose(self, run, number):
+        """Kills a worker of two, and checks with what the new one goes on. Returns the new one."""
+        run.wait_size(2, START_S)
+        run.wait_more_steps(100, START_S)
+        first = pids(run.status())
+        lost = first[number]
+        os.kill(lost, signal.SIGKILL)
+        run.wait_status(lambda s: s.get("world_size") == 2 and lost not in pids(s), START_S, "the replacement")
+        run.wait_more_steps(8, START_S)
+        [successor] = set(pids(run.status())) - set(first)
+        numbers = self.numbers(run)
+        self.assert_consecutive([numbers[process] for process in first])
+        (name, last), own = numbers[lost][-1], numbers[successor][2:]  # its pass before it was a member, and its first step
+        self.assert_consecutive([own])
+        self.assertEqual(own[0][0], name)
+        self.assertIn(own[0][1], range(2, last + 2), "some are repeated, none is left out")
+        run.wait_text(f"stream {name} (after {own[0][1] - 1} batches) of a lost worker goes on in a new one", START_S)
+        return successor
+
+    def test_the_successor_of_a_lost_worker_goes_on_with_its_stream(self):
+        with self.started("torch_own_data.py", "carried", (1, 2, 3)) as run:
+            self.lose(run, 1)
+            known = pids(run.status())
+            run.do("resize", run.name, 3)
+            self.wait_size(run, 3)
+            run.wait_more_steps(8, START_S)
+            [third] = set(pids(run.status())) - set(known)
+            run.do("resize", run.name, 2)
+            self.wait_size(run, 2)
+            wait_until(lambda: [note for note in run.events("note", key="data_streams") if "its worker has left" in note["value"]],
+                       START_S, "the stream of the worker that left is closed")
+            self.ends(run)
+            self.assertIn("stream 2 begins anew", run.text())
+            rows = self.numbers(run)[third]
+            self.assertEqual(rows[2], (rows[0][0], 1), "without what it drew in passes that count nowhere")
+            self.assert_consecutive([rows[2:]])
+
+    def test_the_successor_of_the_first_worker_goes_on_with_its_stream(self):
+        with self.started("torch_own_data.py", "carried", (1, 2, 3)) as run:
+            self.lose(run, 0)
+            self.ends(run)
 
 
 @unittest.skipIf(PYTHON is None, WHY_NOT)

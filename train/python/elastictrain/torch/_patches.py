@@ -43,6 +43,7 @@ def install() -> None:
     _follow_membership()
     _note_files()
     after_import("torch.distributed.fsdp.fully_sharded_data_parallel", _refuse_fsdp)
+    script.opened.install()
     _accelerate.install()
     _loggers.install()
     _prefetchers.install()

@@ -18,7 +18,7 @@ import torch
 from torch.optim import Optimizer
 from torch.utils.data import DataLoader
 
-from . import _accumulation, _elastic, _held, _loader, _sampling
+from . import _accumulation, _elastic, _held, _loader, _positions, _sampling, _streams
 from ._group_board import is_starter, is_successor
 from ._script_run import Epoch, ScriptRun
 from ._takeover import Declined, Takeover
@@ -61,6 +61,7 @@ class Script:
         self._passed_before_start = False
         self._asked: "weakref.WeakSet[DataLoader]" = weakref.WeakSet()  # for their lengths, before the training
         self._epoch = -1  # the script's, counted by its passes over the training loader, where it has an adapter
+        self.opened = _streams.Opened(self._may_train)
         self._is_making = False  # a run
         self._updated_alone = False  # with gradients of this worker only
 
@@ -140,7 +141,7 @@ class Script:
             return self._known_batch(loader)
         if self._has_place and self.run is not None and not self._is_in_training_mode():
             self.run.begin_evaluation()
-        return iterate(loader)
+        return self.opened.over_loader(loader, iterate)
 
     def _known_batch(self, loader: DataLoader) -> Iterator[Any]:
         """One batch, loaded once: the others wait while this worker passes through all epochs that are over."""
@@ -153,6 +154,11 @@ class Script:
         """A framework may call eval() of the module inside DDP, which leaves DDP's own flag as it is."""
         model = self.model
         return torch.is_grad_enabled() and model is not None and model.training and model.module.training
+
+    def _may_train(self) -> bool:
+        """On what it iterates over now."""
+        is_own_thread = threading.get_ident() == self.thread
+        return is_own_thread and torch.is_grad_enabled() and (self.model is None or self._is_in_training_mode())
 
     def is_training(self, loader: DataLoader) -> bool:
         """Whether the batches that this loader is asked for now are the run's."""
@@ -271,7 +277,13 @@ class Script:
     def _make_own(self) -> ScriptRun:
         """Its data are its own."""
         run = self._make(None, None, batch=1)
-        self._say(run, "not counted; each worker trains on what its script gives it")
+        streams = run.takeover.streams if run.takeover is not None else None
+        obstacle = self.opened.obstacle or (streams.obstacle if streams is not None else "")
+        if streams is not None and streams.is_carried:
+            self._say(run, f"carried: each worker's position in its {streams.names} is part of the state")
+        else:
+            self._say(run, f"not counted{f', not carried ({obstacle})' if obstacle else ''}; each worker trains on what its script "
+                           "gives it")
         return run
 
     def _make(self, dataset: Any, warm_up: Optional[Callable[[Any], Any]], **options: Any) -> ScriptRun:
@@ -290,8 +302,9 @@ class Script:
         assert isinstance(run, ScriptRun)
         self._finish_with_process()
         if not self.has_adapter:
-            known += [run, *held, *(one.source[0] for one in held)]
-            run.takeover = Takeover(run.session, known, list(self.model.parameters()), run.extras)
+            streams = _positions.Streams(run.session, self.opened.fix()) if dataset is None else None
+            known += [run, *held, *(one.source[0] for one in held), *(streams.things() if streams is not None else [])]
+            run.takeover = Takeover(run.session, known, list(self.model.parameters()), run.extras, streams)
             run.held = held
         return run
 

@@ -365,6 +365,8 @@ class ScriptRun(ElasticRun):
 
     def _end(self) -> None:
         super()._end()
+        if self.outcome == _session.LEFT and self.takeover is not None and self.takeover.streams is not None:
+            self.takeover.streams.leave()
         if self.outcome == _session.FINISHED and not self._stops and self.takeover is not None:
             raise ElasticError(f"another worker's script has ended after step {int(self.session.committed_step)}, and this one goes "
                                "on. All workers of a script end behind the same step")

@@ -15,6 +15,7 @@ from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
 import torch
 
 from ._group_board import has_first_rank, is_starter, is_successor, life_of
+from ._positions import Streams
 from .progress import Progress, RecordError
 from ..errors import ElasticError
 from ..session import Session
@@ -41,9 +42,10 @@ class Takeover:
     """Thread: the training thread. `extras`: reads and replaces values of the run's own that belong to the script's progress."""
 
     def __init__(self, session: Session, exclude: Sequence[Any], parameters: Sequence[torch.Tensor],
-                 extras: Tuple[Callable[[], Any], Callable[[Any], None]]) -> None:
+                 extras: Tuple[Callable[[], Any], Callable[[Any], None]], streams: Optional[Streams] = None) -> None:
         self._session, self._parameters, self._extras = session, list(parameters), extras
         self._progress = Progress(exclude)
+        self.streams = streams  # of a script whose data are its own
         self.is_rehearsing = False  # before this worker takes part in a step
         self.has_rehearsed = False
         self._end_is_open = False  # of the step with which this run resumes
@@ -94,6 +96,8 @@ class Takeover:
             self._note_first()
             if self._resumed is not None:
                 self._apply(self._resumed, [], is_own=int(self._session.rank) == 0)
+                if self.streams is not None:
+                    self.streams.resume(int(self._session.committed_step))
             else:
                 self._check()
         self._gradients = [parameter.grad for parameter in self._parameters]
@@ -110,12 +114,15 @@ class Takeover:
     def at_update(self, step: int, is_changed: bool) -> None:
         """At the update of each step. `is_changed`: it is the first one after a change of the membership."""
         self._note_first()
-        if is_changed or self._takes:
+        is_new, is_saved = self._takes, "checkpoint" in self._session.boundary()
+        if is_changed or is_new:
             self._meet(step)
         elif step - self._met in LOOKS:
             self._look(step)
-        if self._session.rank == 0 and "checkpoint" in self._session.boundary():
+        if self._session.rank == 0 and is_saved:
             self._attach(step)
+        if self.streams is not None:
+            self.streams.at_update(step, is_changed, is_new, is_saved)
         if self._session.rank < DONORS or has_first_rank():
             self._publish(step)
 

@@ -46,6 +46,13 @@ else:
             self.it = it
 
 
+def _iter(source: Any) -> Iterator[Any]:
+    return iter(source)
+
+
+make_iterator = _iter  # what it yields feeds a loop of the script
+
+
 class Mark:
     """What a rewritten loop iterates over; afterwards it only knows whether the loop still runs."""
     __slots__ = ("_source", "_loop")
@@ -56,7 +63,7 @@ class Mark:
 
     def __iter__(self) -> Iterator[Any]:
         source, self._source = self._source, None
-        it = iter(source)
+        it = make_iterator(source)
         loop = Loop(it)
         loop.it = it
         self._loop = weakref.ref(loop)
@@ -77,7 +84,7 @@ def wrap(source: Any) -> Any:
     """Around what a generator expression iterates over."""
     if _is_compiling():
         return source
-    it = iter(source)
+    it = make_iterator(source)
     loop = Loop(it)
     loop.it = it
     return loop
