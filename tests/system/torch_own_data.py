@@ -132,7 +132,8 @@ def behave_oddly(optimizer):
 
 
 def train(model, optimizer):
-    numbers = (NextNumbers if CASE == "carried-next" else Numbers)(dist.get_rank())
+    kind = NextNumbers if CASE == "carried-next" else Numbers
+    numbers = kind(dist.get_rank()) if CASE.startswith("carried") else None
     iteration, unheard, last_world = 0, 0, dist.get_world_size()
     data = numbers if CASE == "carried-next" else batches(numbers)
     rounds = 0
