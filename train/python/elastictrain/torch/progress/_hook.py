@@ -18,7 +18,7 @@ from typing import Any, Dict, Iterator, List, Optional, Sequence, Set, Tuple
 from . import _loops, _rewrite
 
 OURS = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))) + os.sep  # the package elastictrain
-PACKAGES = ("tqdm", "transformers.trainer")
+PACKAGES = ("tqdm", "transformers.trainer", "lightning.fabric.wrappers", "lightning_fabric.wrappers")
 NEVER = frozenset(("torch", "numpy", "elastictrain", "torchvision", "torchaudio", "triton", "scipy", "pandas", "PIL",
                    "pyarrow"))
 INSTALLED = (os.sep + "site-packages" + os.sep, os.sep + "dist-packages" + os.sep)
