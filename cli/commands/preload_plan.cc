@@ -16,25 +16,26 @@ bool contains(const std::vector<std::string>& words, const std::string& word) {
   return std::find(words.begin(), words.end(), word) != words.end();
 }
 
-// --torch, or the package's own runner.
-bool is_unchanged_script(const RunConfig& config, const launcher::PythonCommand& python) {
-  const auto& program = python.program;
-  const bool by_runner = program.size() > 1 && program[0] == "-m" && program[1] == kTorchPackage;
-  return by_runner || contains(config.environment.set, "ELASTICTRAIN_TORCH=1");
-}
-
 Error refused(const std::string& why) {
   return {ErrorCode::kInvalid, "workers.preload: " + why};
 }
 
 }  // namespace
 
+bool is_unchanged_script(const RunConfig& config) {
+  if (config.use_trainer) return false;
+  const auto python = launcher::python_command(config.command);
+  const bool by_runner =
+      python && python->program.size() > 1 && python->program[0] == "-m" && python->program[1] == kTorchPackage;
+  return by_runner || contains(config.environment.set, "ELASTICTRAIN_TORCH=1");
+}
+
 Result<std::vector<std::string>> plan_preload(const RunConfig& config, bool uses_mpi) {
   std::vector<std::string> modules = config.workers.preload;
   const auto python = config.use_trainer ? std::nullopt : launcher::python_command(config.command);
   if (contains(modules, "auto") || contains(modules, "none")) {
     if (modules.size() > 1) return refused("auto and none stand alone");
-    const bool wants_torch = modules.front() == "auto" && python && is_unchanged_script(config, *python);
+    const bool wants_torch = modules.front() == "auto" && python && is_unchanged_script(config);
     if (!wants_torch || uses_mpi) return std::vector<std::string>();
     modules = {kTorch};
   }

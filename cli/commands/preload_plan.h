@@ -12,4 +12,7 @@ namespace elastictrain::cli {
 // Errors: modules were asked for and the workers cannot be forked from a process that has imported them.
 Result<std::vector<std::string>> plan_preload(const RunConfig& config, bool uses_mpi);
 
+// A PyTorch script that changes nothing: by --torch, or by the package's own runner.
+bool is_unchanged_script(const RunConfig& config);
+
 }  // namespace elastictrain::cli

@@ -202,6 +202,7 @@ core::RunSettings make_settings(const RunConfig& config, const Sizes& sizes, con
   settings.averaging_weight = config.synchronization.weight;
   settings.failures = failure_settings(config.failures);
   settings.has_checkpoints = !config.checkpoint.directory.empty();
+  settings.keeps_first = is_unchanged_script(config);
   settings.start_timeout = Millis(config.timeouts.start_ms);
   settings.ready_timeout = Millis(config.timeouts.ready_ms);
   settings.prepare_timeout = Millis(config.timeouts.prepare_ms);

@@ -56,7 +56,7 @@ void NewcomerJudge::begin() {
 void NewcomerJudge::take(WorkerId id, const protocol::WorkerHeartbeat& heartbeat) {
   if (probation_.take(id, heartbeat)) desired_.failed_joins = 0;
   Worker* worker = roster_.worker(id);
-  if (worker == nullptr || !worker->is_first || worker->may_lead || !worker->trains()) return;
+  if (!settings_.keeps_first || worker == nullptr || !worker->is_first || worker->may_lead || !worker->trains()) return;
   worker->may_lead = !probation_.is_in_first_steps(id);
   if (worker->may_lead) out_.look_again();
 }

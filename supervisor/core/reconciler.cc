@@ -257,7 +257,7 @@ void Reconciler::tell_unmet(const SwapDecision& decision, std::uint32_t want) {
 
 // Rank 0 of the environment is gone, and nobody comes who has it.
 void Reconciler::tell_no_first() {
-  if (training_.generation == 0 || !startup_.elastic || planner_.settling()) return;
+  if (!settings_.keeps_first || training_.generation == 0 || !startup_.elastic || planner_.settling()) return;
   const auto& all = roster_.workers();
   const bool is_there = std::any_of(all.begin(), all.end(),
                                     [](const auto& entry) { return entry.second.is_first && !entry.second.dying(); });

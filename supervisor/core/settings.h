@@ -82,6 +82,7 @@ struct RunSettings {
   bool policy_sizes = false;     // a policy decides on the size: a user's resize holds against it
   bool leased = false;           // the run's slots are those that a cluster leases to it (LeaseGiven)
   bool has_checkpoints = false;  // a run that lost all its state can continue from one
+  bool keeps_first = false;      // a program that may keep the RANK of its start: a lost rank 0 gets a successor
   // What is on disk, which only the caller knows, may give the end another status. Empty: never.
   std::function<RunResult(RunResult)> judge_end;
 

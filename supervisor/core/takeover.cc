@@ -109,7 +109,7 @@ void Takeover::restore_roster(const Resumed& event) {
     if (end_.finished.contains(place.worker)) worker.seat = Seat::kFinished;
     worker.is_first =
         event.first ? place.worker == *event.first : !event.members.empty() && place.worker == event.members.front();
-    worker.may_lead = worker.is_first;
+    worker.may_lead = worker.is_first && settings_.keeps_first;
   }
   startup_.plain_restarts = event.plain_restarts;
   startup_.spawned = !roster_.workers().empty();

@@ -103,11 +103,14 @@ void WorkerControl::start(const std::vector<WorkerId>& next, const std::vector<W
   }
 }
 
-// A program may keep the rank of its environment for good, and save and print where it is 0. Where no worker has it any
-// more, the next one is started with it. A process that was another worker keeps what it has read.
+// A script that changes nothing may keep the rank of its environment for good, and save and print where it is 0. Where
+// no worker has it any more, the next one is started with it. A process that was another worker keeps what it has read.
+// A program that was written for the session asks it for the rank, and what its oldest worker holds (a log, a best
+// score) is worth more.
 std::optional<WorkerId> WorkerControl::successor_of_first(const std::vector<WorkerId>& next,
                                                           const std::vector<WorkerId>& fresh) const {
   const auto is_fresh = [&](WorkerId id) { return std::find(fresh.begin(), fresh.end(), id) != fresh.end(); };
+  if (training_.generation != 0 && !settings_.keeps_first) return std::nullopt;
   if (!no_first_.empty() || next.empty() || is_fresh(next.front())) return std::nullopt;
   std::optional<WorkerId> successor;
   for (WorkerId id : next) {

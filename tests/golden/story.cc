@@ -161,6 +161,8 @@ class Story {
         settings_.keeps_warm = value != "0";
       else if (name == "leased")
         settings_.leased = settings_.hosts_may_appear = value != "0";
+      else if (name == "keeps_first")
+        settings_.keeps_first = value != "0";
       else if (name == "checkpoints")
         settings_.has_checkpoints = value != "0";
       else

@@ -51,6 +51,7 @@ Setup Scenario::make_setup() {
   settings.resume_timeout = Millis(rng_.between(1'000, 6'000));
   setup.program = make_program();
   settings.has_checkpoints = setup.program.checkpoint_every != 0;
+  settings.keeps_first = true;
   setup.orphan_grace = Millis(rng_.chance(0.3) ? rng_.between(2'000, 10'000) : 60'000);
   draw_target_settings(setup);
   settings.leased = leases_.chance(0.25);
