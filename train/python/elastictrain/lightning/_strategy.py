@@ -15,6 +15,7 @@ from torch.utils.data.distributed import DistributedSampler
 from . import _loop
 from ..errors import ElasticError
 from ..torch import _collectives, _patches
+from ..torch._group_board import is_successor
 from ..torch._script import script
 
 
@@ -35,6 +36,8 @@ class ElasticStrategy(Strategy):
             _collectives.init_process_group()
             script.finishes_at_exit = script.has_adapter = True
         self._trainer: Any = None
+        if is_successor():  # it is the first one as any other that is so later: its loggers begin then, with what they know
+            os.environ["RANK"] = "1"
         self._follow(script.rank)
 
     # --- Its place
