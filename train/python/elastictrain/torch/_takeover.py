@@ -52,7 +52,7 @@ class Takeover:
         self._gradients: List[Optional[torch.Tensor]] = []  # while the update of a rehearsal is left out
         self._resumed: Optional[bytes] = None  # the record of a checkpoint
         self._takes = False  # at the next update
-        self._met = 0  # the step of the last change
+        self._met: Optional[int] = None  # the step of the last change
         self._strayed: Optional[Dict[str, str]] = None  # a new worker's values that were another than the others' in each look
         self._is_looking = False
         self._keys: List[str] = []  # of its values on the board
@@ -114,11 +114,12 @@ class Takeover:
     def at_update(self, step: int, is_changed: bool) -> None:
         """At the update of each step. `is_changed`: it is the first one after a change of the membership."""
         self._note_first()
-        is_new, is_saved = self._takes, "checkpoint" in self._session.boundary()
+        is_new, is_asked = self._takes, self._session.rank == 0 or self.streams is not None
+        is_saved = is_asked and "checkpoint" in self._session.boundary()
         if is_changed or is_new:
             self._meet(step)
-        elif step - self._met in LOOKS:
-            self._look(step)
+        elif self._met is not None and step - self._met in LOOKS and self._session.world_size > 2:
+            self._look(step, self._met)
         if self._session.rank == 0 and is_saved:
             self._attach(step)
         if self.streams is not None:
@@ -209,15 +210,16 @@ class Takeover:
         for key in keys:
             self._session.board_put(key, b"")
 
-    def _look(self, step: int) -> None:
-        """Values that the others hold alike may be each worker's own and equal by chance; not in every look."""
+    def _look(self, step: int, met: int) -> None:
+        """Values that the others hold alike may be each worker's own and equal by chance; not in every look. There must be two
+        others: one cannot tell what is its own."""
         self._show(step, self._is_looking, gives=False)
         if not self._is_looking:
             return
         found = self._progress.strayed(self._tables(step, LOOK_TIMEOUT_S))
         known = self._strayed if self._strayed is not None else found
         self._strayed = {name: value for name, value in found.items() if name in known}
-        if step - self._met == LOOKS[-1]:
+        if step - met == LOOKS[-1]:
             self._is_looking = False
             if self._strayed:
                 name, value = min(self._strayed.items())
