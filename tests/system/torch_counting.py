@@ -7,24 +7,14 @@ import signal
 
 import torch
 import torch.distributed as dist
-from torch import nn
 from torch.nn.parallel import DistributedDataParallel as DDP
 from torch.utils.data import DataLoader, TensorDataset
+
+from torch_counts import Counts
 
 SAMPLES = 640
 EPOCHS = int(os.environ.get("ET_EPOCHS", "3"))
 FAULT_STEP = int(os.environ.get("ET_FAULT_STEP", "0"))
-
-
-class Counts(nn.Module):
-    """Its mean over a batch has the gradient -1/n for each of the n samples."""
-
-    def __init__(self):
-        super().__init__()
-        self.counts = nn.Parameter(torch.zeros(SAMPLES))
-
-    def forward(self, samples):
-        return -self.counts[samples]
 
 
 def update(model, optimizer):
@@ -37,7 +27,7 @@ def update(model, optimizer):
 
 def main():
     dist.init_process_group("gloo")
-    model = DDP(Counts())
+    model = DDP(Counts(SAMPLES))
     optimizer = torch.optim.SGD(model.parameters(), lr=1.0)
     loader = DataLoader(TensorDataset(torch.arange(SAMPLES)), batch_size=32, shuffle=True)
     steps = 0

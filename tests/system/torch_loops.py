@@ -17,22 +17,12 @@ from torch.nn.parallel import DistributedDataParallel as DDP
 from torch.utils.data import DataLoader, DistributedSampler, Sampler, TensorDataset
 
 import torch_loop_module
+from torch_counts import Counts
 
 CASE = os.environ.get("ET_CASE", "")
 STOP = os.environ["ET_SAVED"] + ".stop"
 SAMPLES = 480
 ACCUMULATION_STEPS = {"accumulate": 2, "accumulate-else": 4}.get(CASE, 1)
-
-
-class Counts(nn.Module):
-    """Its mean over a batch has the gradient -1/n for each of the n samples."""
-
-    def __init__(self):
-        super().__init__()
-        self.counts = nn.Parameter(torch.zeros(SAMPLES))
-
-    def forward(self, samples):
-        return -self.counts[samples]
 
 
 class Average(nn.Module):
@@ -58,7 +48,7 @@ class Descending(Sampler):
 class Script:
     def __init__(self):
         self.rank, self.world_size = dist.get_rank(), dist.get_world_size()
-        self.model = DDP(Counts())
+        self.model = DDP(Counts(SAMPLES))
         self.optimizer = torch.optim.SGD(self.model.parameters(), lr=1.0)
         data = TensorDataset(torch.arange(SAMPLES))
         self.sampler = Descending(SAMPLES) if CASE == "descending" else DistributedSampler(data, shuffle=CASE != "ordered")

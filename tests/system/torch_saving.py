@@ -12,7 +12,8 @@ import torch.distributed as dist
 from torch.nn.parallel import DistributedDataParallel as DDP
 from torch.utils.data import DataLoader, DistributedSampler, TensorDataset
 
-from torch_loops import SAMPLES, Counts
+from torch_counts import Counts
+from torch_loops import SAMPLES
 
 CASE = os.environ["ET_CASE"]
 SAVED = os.environ["ET_SAVED"]
@@ -45,7 +46,7 @@ def main():
     if saves:
         print(f"process {os.getpid()} saves", flush=True)
     data = TensorDataset(torch.arange(SAMPLES))
-    model = DDP(Counts())
+    model = DDP(Counts(SAMPLES))
     optimizer = torch.optim.SGD(model.parameters(), lr=1.0)
     scheduler = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda _: 1.0)
     loader = DataLoader(data, batch_size=32, sampler=DistributedSampler(data))

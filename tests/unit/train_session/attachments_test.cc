@@ -66,6 +66,16 @@ void check_equal(const std::map<Step, std::string>& one, const std::map<Step, st
   }
 }
 
+void resume_from(FakeRun& run, const Directory& directory) {
+  run.set_environment("ELASTICTRAIN_CHECKPOINT_DIR", directory.path());
+  run.set_environment("ELASTICTRAIN_RESUME", "1");
+}
+
+void stop(FakeRun& run) {
+  run.stop();
+  run.wait_all_exited();
+}
+
 TEST_CASE("all workers know before a commit what it brings: checkpoints, a change, the stop") {
   Directory directory;
   FakeRun run(attaching(directory.path()));
@@ -93,7 +103,8 @@ TEST_CASE("all workers know before a commit what it brings: checkpoints, a chang
   CHECK(checkpoints.size() == (last - 1) / 4);
 }
 
-TEST_CASE("a checkpoint has what was attached to its step, and a run that resumes has it at any size, its joiners not") {
+TEST_CASE(
+    "a checkpoint has what was attached to its step, and a run that resumes has it at any size, its joiners not") {
   Directory directory;
   Step stopped_at = 0;
   const auto options = attaching(directory.path());
@@ -104,15 +115,13 @@ TEST_CASE("a checkpoint has what was attached to its step, and a run that resume
     const auto workers = run.spawn_ready(2);
     run.change_to(workers);
     run.wait_step(workers[0], 12);
-    run.stop();
-    run.wait_all_exited();
+    stop(run);
     stopped_at = run[workers[0]].left->last_step;
     CHECK_FALSE(run[workers[0]].notes.contains("checkpoint_unattached"));
   }
   const auto expected = "step " + std::to_string(stopped_at);
   FakeRun run(options);
-  run.set_environment("ELASTICTRAIN_CHECKPOINT_DIR", directory.path());
-  run.set_environment("ELASTICTRAIN_RESUME", "1");
+  resume_from(run, directory);
   auto workers = run.spawn_ready(3);
   run.change_to(workers);
   run.wait_step(workers[0], stopped_at + 3);
@@ -121,8 +130,7 @@ TEST_CASE("a checkpoint has what was attached to its step, and a run that resume
   run.wait_until([&] { return run[workers[0]].notes.contains("found"); }, "the note");
   CHECK(run[workers[0]].notes["found"] == expected);
   run.wait_step(workers[3], stopped_at + 6);
-  run.stop();
-  run.wait_all_exited();
+  stop(run);
 }
 
 TEST_CASE("each worker of a run that resumes has the attachments, and says what it has not") {
@@ -133,8 +141,7 @@ TEST_CASE("each worker of a run that resumes has the attachments, and says what 
     const auto worker = run.spawn_ready();
     run.change_to({worker});
     run.wait_step(worker, 3);
-    run.stop();
-    run.wait_all_exited();
+    stop(run);
   }
   TestWorkerOptions options;
   options.after_start = [](Session& session) {
@@ -143,13 +150,11 @@ TEST_CASE("each worker of a run that resumes has the attachments, and says what 
     if (session.attachment("other")) throw std::runtime_error("found what nobody has attached");
   };
   FakeRun run(options);
-  run.set_environment("ELASTICTRAIN_CHECKPOINT_DIR", directory.path());
-  run.set_environment("ELASTICTRAIN_RESUME", "1");
+  resume_from(run, directory);
   const auto workers = run.spawn_ready(3);
   run.change_to(workers);
   run.wait_step(workers[2], 6);
-  run.stop();
-  run.wait_all_exited();
+  stop(run);
   for (const auto worker : workers) CHECK(run[worker].exit_code == kExitStopped);
 }
 
@@ -165,19 +170,16 @@ TEST_CASE("a checkpoint of a step to which nothing was attached has nothing, and
     const auto worker = run.spawn_ready();
     run.change_to({worker});
     run.wait_step(worker, 8);
-    run.stop();
-    run.wait_all_exited();
+    stop(run);
     CHECK(run[worker].notes["checkpoint_unattached"].find("nothing was attached") != std::string::npos);
   }
   FakeRun run(attaching(directory.path()));
-  run.set_environment("ELASTICTRAIN_CHECKPOINT_DIR", directory.path());
-  run.set_environment("ELASTICTRAIN_RESUME", "1");
+  resume_from(run, directory);
   const auto worker = run.spawn_ready();
   run.change_to({worker});
   run.wait_until([&] { return run[worker].notes.contains("found"); }, "the note");
   CHECK(run[worker].notes["found"] == "none");
-  run.stop();
-  run.wait_all_exited();
+  stop(run);
 }
 
 TEST_CASE("at the end of the data all know the last step, and its checkpoint has its attachment") {
