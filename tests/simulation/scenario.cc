@@ -26,6 +26,7 @@ Scenario::Scenario(std::uint64_t seed, std::size_t trace_lines)
       power_(seed ^ 0x90e3c07ULL),
       budgets_(seed ^ 0xb0d9e75ULL),
       warm_(seed ^ 0x3a2b1c5ULL),
+      keeps_first_(seed % 2 == 0),
       world_(std::make_unique<World>(seed, make_setup(), trace_lines)) {
   make_hosts();
 }
@@ -51,7 +52,7 @@ Setup Scenario::make_setup() {
   settings.resume_timeout = Millis(rng_.between(1'000, 6'000));
   setup.program = make_program();
   settings.has_checkpoints = setup.program.checkpoint_every != 0;
-  settings.keeps_first = true;
+  settings.keeps_first = keeps_first_;
   setup.orphan_grace = Millis(rng_.chance(0.3) ? rng_.between(2'000, 10'000) : 60'000);
   draw_target_settings(setup);
   settings.leased = leases_.chance(0.25);

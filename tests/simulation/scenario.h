@@ -93,6 +93,7 @@ class Scenario {
   Rng power_;
   Rng budgets_;
   Rng warm_;
+  bool keeps_first_;
   bool has_target_ = false;      // the program does not end by itself
   bool below_min_ends_ = false;  // wait_for_min is short
   bool limited_ = false;         // few losses end the run
