@@ -31,7 +31,8 @@ struct SpawnWorker {
   std::uint32_t slot = 0;
   std::uint32_t slots = 1;  // on the host
   // Environment of the worker for programs that expect torch's variables. The ranks of joiners are those that they get
-  // if everything goes to plan; the session's rank is authoritative.
+  // if everything goes to plan, but for 0 where no worker has it any more (RunSettings::keeps_first); the session's rank
+  // is authoritative.
   std::uint32_t rank = 0;
   std::uint32_t local_rank = 0;
   std::uint32_t world_size = 1;

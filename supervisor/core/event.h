@@ -103,15 +103,15 @@ struct SizeHold {
   Millis duration{0};  // 0: until it is given back
 };
 
-// A run as reconstructed from its journal, for a supervisor that takes it over: the first event of a fresh state
-// machine. Agents that still run connect within `RunSettings::resume_timeout`, and their workers repeat their latest
-// messages.
 // New workers could not join, twice in a row: the run has at most so many.
 struct GrowRefusal {
   std::uint32_t size = 0;
   std::string reason;
 };
 
+// A run as reconstructed from its journal, for a supervisor that takes it over: the first event of a fresh state
+// machine. Agents that still run connect within `RunSettings::resume_timeout`, and their workers repeat their latest
+// messages.
 struct Resumed {
   struct AgentPlace {
     AgentId agent;

@@ -1,6 +1,7 @@
 #include "supervisor/core/takeover.h"
 
 #include <algorithm>
+#include <map>
 #include <set>
 #include <string>
 #include <utility>
