@@ -195,6 +195,7 @@ core::RunSettings make_settings(const RunConfig& config, const Sizes& sizes, con
   settings.spares = narrow(config.workers.spares);
   settings.batch = batch_settings(config.batch);
   settings.batch_of_program = config.batch.per_worker == 0;
+  settings.batch_of_user = narrow(config.batch.per_worker);
   settings.policy_sizes = policy::decides_size(policy_settings(config.policy));
   settings.learning_rate = rate_settings(config.learning_rate);
   settings.topology = config.network.topology;

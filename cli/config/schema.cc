@@ -197,7 +197,9 @@ void add_training_keys(std::vector<KeySpec>& keys) {
       keys.end(),
       {
           {"batch.per_worker", "samples",
-           "samples of one worker in one step; 0: as the program says, 32 if it does not", "--batch",
+           "samples of one worker in one batch: of a step, unless the program accumulates gradients over several; 0: as "
+           "the program says, 32 if it does not",
+           "--batch",
            IntegerField{in<&C::batch, &BatchConfig::per_worker>, 0, kMaxBatch}},
           {"batch.max_global", "samples", "maximum number of samples of all workers in one step; 0: no limit", "",
            IntegerField{in<&C::batch, &BatchConfig::max_global>, 0, kMaxBatch}},

@@ -88,7 +88,8 @@ struct UpdatePlan {
   // Relative speeds in any common unit; a worker that is not in the list has speed 1. Empty: equal shares.
   std::optional<std::map<WorkerId, double>> speeds;
   std::optional<std::uint32_t> per_worker;  // samples: BatchSettings::per_worker
-  // The program's own batch: per_worker, and what the learning rate was chosen for. A per_worker counts before it.
+  // What the first worker's words made of the batch, its own or the user's times its batches per step: per_worker, and
+  // what the learning rate was chosen for. A per_worker counts before it.
   std::optional<std::uint32_t> program_batch;
   std::string reason;
   std::optional<double> learning_rate_factor;  // replaces the rule's; above 0

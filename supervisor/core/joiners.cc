@@ -23,6 +23,8 @@ std::string text(std::uint64_t value) {
   return std::to_string(value);
 }
 
+constexpr std::uint64_t kLargestBatch = 1U << 30;  // samples of a worker in a step, as of the configuration
+
 // Workers that divide their data in another way would skip samples and repeat others, or end at another step.
 std::optional<std::string> division_mismatch(const protocol::WorkerReady& joiner, const protocol::WorkerReady& run) {
   const auto differs = [](const char* option, auto mine, auto theirs) {
@@ -37,8 +39,10 @@ std::optional<std::string> division_mismatch(const protocol::WorkerReady& joiner
   if (mine.seed != theirs.seed) return differs("seed", mine.seed, theirs.seed);
   if (mine.shuffle != theirs.shuffle) return differs("shuffle", mine.shuffle, theirs.shuffle);
   if (mine.drop_last != theirs.drop_last) return differs("drop_last", mine.drop_last, theirs.drop_last);
-  if (mine.min_local_samples == theirs.min_local_samples) return std::nullopt;
-  return differs("min_local_samples", std::uint64_t{mine.min_local_samples}, std::uint64_t{theirs.min_local_samples});
+  if (mine.min_local_samples != theirs.min_local_samples)
+    return differs("min_local_samples", std::uint64_t{mine.min_local_samples}, std::uint64_t{theirs.min_local_samples});
+  if (mine.batches_per_step == theirs.batches_per_step) return std::nullopt;
+  return differs("batches_per_step", std::uint64_t{mine.batches_per_step}, std::uint64_t{theirs.batches_per_step});
 }
 
 }  // namespace
@@ -98,19 +102,27 @@ void Joiners::on_message(Worker& worker, const protocol::WorkerReady& message) {
 void Joiners::take_reference(const protocol::WorkerReady& message) {
   reference_ = message;
   audit_.ledger().set_sample_count(message.sample_count);
-  const bool asks = settings_.batch_of_program && message.batch != 0 && training_.generation == 0;
-  if (!asks || desired_.update.program_batch == message.batch) return;
-  desired_.apply({.per_worker = desired_.update.per_worker, .program_batch = message.batch}, settings_);
+  const std::uint32_t batch = batch_of(message);
+  if (batch == 0 || training_.generation != 0 || desired_.update.program_batch == batch) return;
+  desired_.apply({.per_worker = desired_.update.per_worker, .program_batch = batch}, settings_);
   record::PlanUpdated updated;
   write_update(desired_.update, updated);
   out_.journal(std::move(updated));
   out_.look_again();
 }
 
+std::uint32_t Joiners::batch_of(const protocol::WorkerReady& message) const {
+  if (settings_.batch_of_program) return message.batch;
+  const std::uint64_t batches = message.division.batches_per_step;
+  if (batches <= 1) return 0;
+  return static_cast<std::uint32_t>(std::min<std::uint64_t>(settings_.batch_of_user * batches, kLargestBatch));
+}
+
 std::optional<std::string> Joiners::batch_mismatch(const protocol::WorkerReady& message) const {
   const auto known = desired_.update.program_batch;
   const bool is_first = !reference_ && training_.generation == 0;
-  if (!known || message.batch == 0 || message.batch == *known || is_first) return std::nullopt;
+  const bool asks = settings_.batch_of_program && message.batch != 0;
+  if (!asks || !known || message.batch == *known || is_first) return std::nullopt;
   return "asks for a batch of " + std::to_string(message.batch) + " samples, the rest of the run for " +
          std::to_string(*known) + ": every worker must ask for the same, or start the run with --batch";
 }

@@ -33,6 +33,8 @@ class Joiners {
  private:
   std::optional<std::string> mismatch(const protocol::WorkerReady& message) const;
   std::optional<std::string> batch_mismatch(const protocol::WorkerReady& message) const;
+  // Samples of a worker in a step, as the program or the user's batch for it says; 0: as the settings say.
+  std::uint32_t batch_of(const protocol::WorkerReady& message) const;
   void take_reference(const protocol::WorkerReady& message);
 
   RunSettings& settings_;

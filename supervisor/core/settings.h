@@ -72,6 +72,7 @@ struct RunSettings {
   bool keeps_warm = false;   // agents keep the processes of workers that a shrink has let go, for a while
   BatchSettings batch;
   bool batch_of_program = false;      // the program's own batch replaces batch.per_worker at the start
+  std::uint32_t batch_of_user = 0;    // samples of one batch; a program may make a step from several
   std::uint32_t base_per_worker = 0;  // the batch that the learning rate was chosen for; 0: batch.per_worker
   LearningRateSettings learning_rate;
   protocol::Topology topology = protocol::Topology::kAuto;

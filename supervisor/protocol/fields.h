@@ -40,7 +40,7 @@ constexpr auto fields(T& m) {
 }
 
 ET_FIELDS(WorkerHello, m.protocol_version, m.worker, m.pid, m.library_version)
-ET_FIELDS(DataDivision, m.is_known, m.seed, m.shuffle, m.min_local_samples, m.drop_last)
+ET_FIELDS(DataDivision, m.is_known, m.seed, m.shuffle, m.min_local_samples, m.drop_last, m.batches_per_step)
 ET_FIELDS(WorkerReady, m.endpoint, m.state_bytes, m.state_layout_hash, m.sample_count, m.batch, m.epochs, m.max_steps,
           m.division, m.state_items)
 ET_FIELDS(WorkerPrepared, m.generation)

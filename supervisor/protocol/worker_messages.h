@@ -27,7 +27,6 @@ struct WorkerHello {
   std::string library_version;
 };
 
-// The program has built its model, registered its state and can start. Sent once.
 // How a program divides its data into steps. Every worker computes it for itself, so it must be equal on all.
 struct DataDivision {
   bool is_known = false;  // false from a library that does not say
@@ -35,14 +34,16 @@ struct DataDivision {
   bool shuffle = true;
   std::uint32_t min_local_samples = 0;
   bool drop_last = false;
+  std::uint32_t batches_per_step = 1;  // a configured batch is that of one of them
 };
 
+// The program has built its model, registered its state and can start. Sent once.
 struct WorkerReady {
   Endpoint endpoint;
   std::uint64_t state_bytes = 0;
   std::uint64_t state_layout_hash = 0;  // names, order and sizes; must be equal on all workers
   std::uint64_t sample_count = 0;       // per epoch; 0: the program brings its own data order
-  std::uint32_t batch = 0;              // of one worker, as the program says; 0: it does not say
+  std::uint32_t batch = 0;              // of one worker in a step, as the program says; 0: it does not say
   std::uint64_t epochs = 0;             // that the program trains for; 0: it does not say
   std::uint64_t max_steps = 0;          // after which it ends earlier; 0: it does not
   DataDivision division;

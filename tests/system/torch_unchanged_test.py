@@ -296,6 +296,12 @@ class Loops(Changed):
         text = self.counts("accumulate", sizes=(2, 3, 1))
         self.assertIn("a step has 2 of them, as 'ACCUMULATION_STEPS' says", text)
 
+    def test_the_batch_of_the_run_is_that_of_one_of_the_batches(self):
+        with self.started("torch_loops.py", "accumulate", (1, 1, 1)) as run:
+            run.wait_more_steps(4, START_S)
+            self.assertEqual(run.status()["batch_per_worker"], 64, "of an update, from two batches of the run's 32")
+            self.ends(run)
+
     def test_updates_from_fewer_batches_than_a_setting_says(self):
         self.refuses("torch_loops.py", "accumulate-else", "this script makes an update from 2 batches where a step has 4")
 

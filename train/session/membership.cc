@@ -36,7 +36,8 @@ void Membership::announce() {
                                            .seed = data.seed,
                                            .shuffle = data.shuffle,
                                            .min_local_samples = data.min_local_samples,
-                                           .drop_last = data.drop_last},
+                                           .drop_last = data.drop_last,
+                                           .batches_per_step = data.batches_per_step},
                               .state_items = describe_state()});
   if (!announced) parts_.lifecycle.fail(announced.error().message);
 }

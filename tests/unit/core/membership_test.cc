@@ -416,6 +416,25 @@ TEST_CASE("a user's batch counts before the program's, and a program that names 
   CHECK(silent.machine_.view().global_batch == 32);
 }
 
+TEST_CASE("a user's batch is that of one of the batches from which a program makes a step") {
+  RunSettings settings = Run::settings(1, 2);
+  settings.batch.per_worker = settings.batch_of_user = 16;
+  settings.learning_rate.rule = LearningRateRule::kLinear;
+  protocol::WorkerReady accumulates{{}, 100, 1, 1000, 32};
+  accumulates.division = {.is_known = true, .batches_per_step = 4};
+  Run run(settings);
+  run.feed(HostsOffered{{{"A", 1}}});
+  run.feed(AgentConnected{AgentId{1}});
+  run.hello(1);
+  run.say(1, accumulates);
+  CHECK(run.machine_.view().batch.per_worker == 64);
+  CHECK(run.machine_.view().base_batch == 64);
+  CHECK(run.machine_.view().learning_rate_factor == 1);
+  Run next(settings);  // a supervisor that takes over does not multiply again
+  next.feed(run.fold_.result());
+  CHECK(next.machine_.view().batch.per_worker == 64);
+}
+
 TEST_CASE("a worker that asks for another batch than the first one is refused with both") {
   Run run(of_program(1, 2));
   run.train(1, 2, 64);
@@ -448,6 +467,7 @@ TEST_CASE("a worker that divides its data in another way is refused with both va
       {[](auto& ready) { ready.division.shuffle = false; }, "shuffle = false, the rest of the run true"},
       {[](auto& ready) { ready.division.drop_last = true; }, "drop_last = true, the rest of the run false"},
       {[](auto& ready) { ready.division.min_local_samples = 2; }, "min_local_samples = 2, the rest of the run 0"},
+      {[](auto& ready) { ready.division.batches_per_step = 4; }, "batches_per_step = 4, the rest of the run 1"},
       {[](auto& ready) { ready.epochs = 3; }, "epochs = 3, the rest of the run 0"},
       {[](auto& ready) { ready.max_steps = 9; }, "max_steps = 9, the rest of the run 0"},
       {[](auto& ready) { ready.sample_count = 99; }, "has 99 samples for each epoch, the rest of the run 1000"},

@@ -110,6 +110,9 @@ struct DataOptions {
   // The rest of an epoch that does not fill a step of the present size is dropped, unless it is the whole epoch.
   // Without it every sample counts. Equal on all workers.
   bool drop_last = false;
+  // Batches from which a program makes one step (accumulation of gradients): `batch` and min_local_samples are those of a
+  // step, batch.per_worker of the run is of one of them. At least 1; equal on all workers.
+  std::uint32_t batches_per_step = 1;
 };
 
 struct Batch {

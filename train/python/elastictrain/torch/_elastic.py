@@ -51,7 +51,8 @@ def elastic(model: nn.Module, optimizer: Union[Optimizer, Sequence[Optimizer]], 
         dataset = dataset.dataset
     if min_batch is None:
         min_batch = 2 if has_statistics(model) else 0
-    data = dict(epochs=epochs, batch=accumulation * batch, shuffle=shuffle, seed=seed, max_steps=max_steps, drop_last=drop_last,
+    data = dict(epochs=epochs, batch=accumulation * batch, batches_per_step=accumulation, shuffle=shuffle, seed=seed,
+                max_steps=max_steps, drop_last=drop_last,
                 min_local_samples=accumulation * min(max(min_batch, int(accumulation > 1)), batch))
     optimizers = [optimizer] if isinstance(optimizer, Optimizer) else list(optimizer)
     _close_earlier()
