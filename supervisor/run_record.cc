@@ -1,13 +1,12 @@
 #include "supervisor/run_record.h"
 
 #include <fcntl.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
-#include <fstream>
-#include <iterator>
 
 #include "supervisor/protocol/json_text.h"
 
@@ -17,6 +16,7 @@ namespace {
 using Json = nlohmann::json;
 
 constexpr const char* kFileName = "run.json";
+constexpr std::size_t kMaxRecordBytes = 16u << 20;
 
 std::string hex_of(const transport::Key& key) {
   constexpr char kDigits[] = "0123456789abcdef";
@@ -56,6 +56,25 @@ bool write_all(int descriptor, const std::string& bytes) {
     done += static_cast<std::size_t>(count);
   }
   return ::fsync(descriptor) == 0 || errno == EINVAL || errno == EROFS;
+}
+
+// Whatever the name stands for by now: a pipe does not block, and nothing longer than a record is read. Nothing: it is
+// no file that can be one.
+std::optional<std::string> read_record(int descriptor) {
+  struct stat about {};
+  if (::fstat(descriptor, &about) != 0 || !S_ISREG(about.st_mode)) return std::nullopt;
+  if (about.st_size > static_cast<off_t>(kMaxRecordBytes)) return std::nullopt;
+  std::string text(static_cast<std::size_t>(about.st_size), '\0');
+  std::size_t read = 0;
+  while (read < text.size()) {
+    const ssize_t count = ::read(descriptor, text.data() + read, text.size() - read);
+    if (count < 0 && errno == EINTR) continue;
+    if (count < 0) return std::nullopt;
+    if (count == 0) break;
+    read += static_cast<std::size_t>(count);
+  }
+  text.resize(read);
+  return text;
 }
 
 // So that the new name is on disk as well. If a directory cannot be synced, a crash may restore the old file.
@@ -145,13 +164,16 @@ Status save_run_record(const std::string& run_directory, const RunRecord& record
 
 Result<RunRecord> load_run_record(const std::string& run_directory) {
   const std::string path = run_record_path(run_directory);
-  std::ifstream stream(path, std::ios::binary);
-  if (!stream) return Error{ErrorCode::kUnavailable, "there is no record of a run in " + run_directory};
-  const std::string text(std::istreambuf_iterator<char>(stream), {});
   const Error useless{ErrorCode::kInvalid,
                       path + " cannot be read as the record of a run; remove " + run_directory + " to forget that run"};
+  const int descriptor = ::open(path.c_str(), O_RDONLY | O_NONBLOCK | O_NOFOLLOW | O_CLOEXEC);
+  if (descriptor < 0 && (errno == ELOOP || errno == ENXIO)) return useless;
+  if (descriptor < 0) return Error{ErrorCode::kUnavailable, "there is no record of a run in " + run_directory};
+  const auto text = read_record(descriptor);
+  ::close(descriptor);
+  if (!text) return useless;
   try {
-    auto record = record_of(parse_json(text));
+    auto record = record_of(parse_json(*text));
     if (record) return std::move(*record);
   } catch (const Json::exception&) {
     return useless;

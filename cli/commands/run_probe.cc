@@ -16,7 +16,7 @@ namespace {
 
 // The supervisor of a run holds the lock of its directory as long as it lives.
 bool is_locked(const std::string& directory) {
-  const int lock = ::open((directory + "/lock").c_str(), O_RDWR | O_CLOEXEC | O_NOFOLLOW);
+  const int lock = ::open((directory + "/lock").c_str(), O_RDWR | O_NONBLOCK | O_CLOEXEC | O_NOFOLLOW);
   if (lock < 0) return false;
   const bool locked = ::flock(lock, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK;
   ::close(lock);
@@ -28,6 +28,7 @@ bool is_locked(const std::string& directory) {
 jobs::Probed probe_run(const jobs::Job& job) {
   using State = jobs::Probed::State;
   jobs::Probed answer{job.id, State::kUnknown, 0};
+  if (job.owner.uid != ::geteuid()) return answer;
   std::string directory = job.directory;
   if (directory.empty()) {
     const auto own = run_directory_of(job.spec.name);

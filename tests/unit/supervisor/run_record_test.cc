@@ -1,0 +1,69 @@
+// What may stand where the record of a run is looked for.
+#include <doctest/doctest.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <filesystem>
+#include <fstream>
+#include <string>
+#include <thread>
+
+#include "supervisor/run_record.h"
+#include "tests/support/temporary_directory.h"
+
+namespace elastictrain {
+namespace {
+
+// A directory with a record that can be read, and the place of one that cannot.
+struct Records : test::TemporaryDirectory {
+  Records() {
+    std::filesystem::create_directory(path + "/good");
+    std::filesystem::create_directory(path + "/bad");
+    RunRecord record;
+    record.run_name = "good";
+    REQUIRE(save_run_record(path + "/good", record).ok());
+    REQUIRE(load_run_record(path + "/good").ok());
+    text = test::read_file(run_record_path(path + "/good"));
+    bad = run_record_path(path + "/bad");
+  }
+  ErrorCode error() const {
+    const auto loaded = load_run_record(path + "/bad");
+    return loaded.ok() ? ErrorCode::kInternal : loaded.error().code;
+  }
+  std::string text, bad;
+};
+
+TEST_CASE_FIXTURE(Records, "a pipe in place of a record is not waited for") {
+  ::signal(SIGPIPE, SIG_IGN);
+  REQUIRE(::mkfifo(bad.c_str(), 0600) == 0);
+  // It would give a good record to a reader that waits.
+  std::thread writer([this] {
+    const int end = ::open(bad.c_str(), O_WRONLY);
+    if (::write(end, text.data(), text.size()) < 0) REQUIRE(errno == EPIPE);
+    ::close(end);
+  });
+  CHECK(error() == ErrorCode::kInvalid);
+  const int reader = ::open(bad.c_str(), O_RDONLY | O_NONBLOCK);  // so that the writer ends
+  writer.join();
+  ::close(reader);
+}
+
+TEST_CASE_FIXTURE(Records, "a file that is too long for a record is not read") {
+  std::ofstream(bad) << text << std::string(17u << 20, ' ');
+  CHECK(error() == ErrorCode::kInvalid);
+}
+
+TEST_CASE_FIXTURE(Records, "a link in place of a record is not followed") {
+  std::filesystem::create_symlink(run_record_path(path + "/good"), bad);
+  CHECK(error() == ErrorCode::kInvalid);
+}
+
+TEST_CASE_FIXTURE(Records, "no file is no run") {
+  CHECK(error() == ErrorCode::kUnavailable);
+}
+
+}  // namespace
+}  // namespace elastictrain
