@@ -127,7 +127,7 @@ class TermToAll(Case):
         self.repeated(ET_LOADERS=2)
 
     def test_with_a_loader_of_the_programs_own(self):
-        self.repeated(ET_OWN_LOADER=1)
+        self.repeated(ET_OWN_LOADER="fork")
 
 
 if __name__ == "__main__":

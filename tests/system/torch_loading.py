@@ -1,5 +1,5 @@
 """A program of two lines whose weights count how often each sample was part of an update, with processes that load its data
-(ET_LOADERS) and a loader of its own, whose process lives as long as the program (ET_OWN_LOADER=1)."""
+(ET_LOADERS) and a loader of its own, whose process lives as long as the program (ET_OWN_LOADER: how it starts)."""
 
 import os
 import time
@@ -37,9 +37,11 @@ def update(model, optimizer):
 
 
 def own_loader():
-    if os.environ.get("ET_OWN_LOADER") != "1":
+    start = os.environ.get("ET_OWN_LOADER")
+    if start is None:
         return None
-    return DataLoader(TensorDataset(torch.arange(8)), batch_size=4, num_workers=1, persistent_workers=True)
+    return DataLoader(TensorDataset(torch.arange(8)), batch_size=4, num_workers=1, persistent_workers=True,
+                      multiprocessing_context=start)
 
 
 def main():
