@@ -25,6 +25,7 @@ import network
 import operate
 import plan
 import policies_live
+import preemption
 import pytorch
 import pytorch_programs
 import scale
@@ -56,6 +57,7 @@ BENCHMARKS = {
     "audit-100": (training.audit_100, "100 random changes in one audited run"),
     "kill-worker": (failures.kill_worker, "kill -9 of one of 3 workers, 100 MB of parameters; beside torchrun"),
     "kill-host": (failures.kill_host, "a host of 3 lost: its processes killed; its link down"),
+    "preempt": (preemption.preempt, "runs told to go in every way, with loader processes; resumed at another size"),
     "hang": (failures.hang, "SIGSTOP of one of 3 workers; beside torchrun"),
     "false-verdicts": (failures.false_verdicts, "an hour of training on cores that are four times oversubscribed"),
     "attack-rate": (attack.attack_rate, "steps while an attacker knocks at all sockets of a run, against steps in peace"),
