@@ -51,7 +51,7 @@ Actions Cluster::begin(double now_s) {
     job.lost_s = now_s;
     if (job.phase == Phase::kEnding) {
       job.ending_s = now_s;
-    } else if (job.phase != Phase::kQueued) {
+    } else if (job.phase != Phase::kQueued || !job.own()) {  // nobody here can start the run of another user
       lose(job, now_s);
       resuming_ = true;
     }

@@ -228,7 +228,8 @@ class Cluster {
 
   // Runs that come and go.
   Job* job_of(Connection connection);
-  Job* joining(const Join& event, std::string& problem, double now_s);
+  Job* known(const Join& event, std::string& problem);
+  std::string refusal(const Join& event, const Job* job) const;
   void take_in(Job& job, const Join& event, double now_s);
   void hear(Job& job, std::uint64_t lease, const Slots& holds, bool stands, double now_s);
   void take_figures(Job& job, const Report& report, double now_s);

@@ -52,14 +52,12 @@ bool Cluster::pinned(const Job& job) const {
 
 // --- Joining
 
-Job* Cluster::joining(const Join& event, std::string& problem, double now_s) {
+// The job that a run has been so far; none: it is not known yet.
+Job* Cluster::known(const Join& event, std::string& problem) {
   for (auto& [id, job] : jobs_) {
     const bool same_user = job.owner.uid == event.owner.uid;
     if (!event.job.empty() && id_text(id) == event.job && job.live()) {
-      if (!same_user && !event.owner.of_cluster) {
-        problem = "job " + event.job + " belongs to another user";
-        return nullptr;
-      }
+      if (!same_user && !event.owner.of_cluster) problem = "job " + event.job + " belongs to another user";
       return &job;
     }
     if (job.live() && same_user && job.spec.name == event.spec.name &&
@@ -67,26 +65,35 @@ Job* Cluster::joining(const Join& event, std::string& problem, double now_s) {
       return &job;
     }
   }
-  Outcome outcome;
-  problem = refusal(event.owner, event.limits, event.spec, outcome);
-  return problem.empty() ? &admit(event.owner, event.limits, event.spec, event.unix_s, now_s) : nullptr;
+  return nullptr;
 }
 
+// Empty: the run may be this job, or a new one (none is given).
+std::string Cluster::refusal(const Join& event, const Job* job) const {
+  Outcome outcome;
+  if (job == nullptr) {
+    const std::string problem = refusal(event.owner, event.limits, event.spec, outcome);
+    if (!problem.empty()) return problem;
+  } else if (job->connection != 0 && job->pid != event.pid && job->directory != event.directory) {
+    return "the name " + job->spec.name + " is in use by job " + id_text(job->id) + "; choose another: --name";
+  }
+  // After a restart the record may be older than the truth; that another user says so is no reason to take a slot from
+  // the job that has it.
+  const bool trusted = event.owner.of_cluster;
+  const Claims claims = resuming_ && trusted ? Claims::kAny : resuming_ || trusted ? Claims::kFree : Claims::kOwn;
+  return book_.check(job == nullptr ? last_job_ + 1 : job->id, {event.lease, event.holds}, claims);
+}
+
+// What is refused leaves nothing behind: a job is made only of a run that is let in.
 void Cluster::handle(const Join& event, double now_s) {
   std::string problem;
-  Job* const job = joining(event, problem, now_s);
-  if (job != nullptr && job->connection != 0 && job->pid != event.pid && job->directory != event.directory) {
-    problem = "the name " + job->spec.name + " is in use by job " + id_text(job->id) + "; choose another: --name";
-  }
-  if (job != nullptr && problem.empty()) {
-    const bool trusted = resuming_ || event.owner.of_cluster;
-    const Claims claims = resuming_ ? Claims::kAny : trusted ? Claims::kFree : Claims::kOwn;
-    problem = book_.check(job->id, {event.lease, event.holds}, claims);
-  }
+  Job* job = known(event, problem);
+  if (problem.empty()) problem = refusal(event, job);
   if (!problem.empty()) {
     actions_.emplace_back(Refuse{event.connection, problem});
     return;
   }
+  if (job == nullptr) job = &admit(event.owner, event.limits, event.spec, event.unix_s, now_s);
   take_in(*job, event, now_s);
 }
 

@@ -22,9 +22,16 @@ class Story {
 
   // The cluster process is killed and started again.
   void restart() { begin(); }
+  // It is killed before the first of these records is written.
+  template <class Kind>
+  void forget_since() {
+    const auto is_one = [](const Record& record) { return std::holds_alternative<Kind>(record); };
+    journal_.erase(std::find_if(journal_.begin(), journal_.end(), is_one), journal_.end());
+  }
 
   JobId submit(const std::string& name, std::optional<double> deadline_s, std::uint64_t samples_total) {
     JobSpec spec;
+    spec.arguments = {"--"};
     spec.min = 1;
     spec.max = 4;
     spec.start = 4;
