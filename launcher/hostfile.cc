@@ -9,8 +9,6 @@
 namespace elastictrain::launcher {
 namespace {
 
-constexpr std::size_t kMaxNameBytes = 253;
-
 bool is_space(char c) {
   return c == ' ' || c == '\t' || c == '\r';
 }
@@ -137,14 +135,6 @@ std::string_view take_until(std::string_view& text, char separator) {
 }
 
 }  // namespace
-
-bool is_host_name(std::string_view name) {
-  if (name.empty() || name.size() > kMaxNameBytes || name.front() == '-') return false;
-  return std::all_of(name.begin(), name.end(), [](char c) {
-    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '.' || c == '-' ||
-           c == '_' || c == ':' || c == '%';
-  });
-}
 
 Result<std::vector<Host>> parse_hostfile(std::string_view text, const std::string& where) {
   HostCollection hosts;

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "launcher/host_source.h"
+#include "supervisor/protocol/host_name.h"
 
 namespace elastictrain::launcher {
 
@@ -25,7 +26,6 @@ std::string hostfile_text(const std::vector<Host>& hosts);
 // `a:2,b,[fd00::1]:4`
 Result<std::vector<Host>> parse_host_list(std::string_view list);
 
-// Letters, digits and `.-_:%`, not starting with `-`: the names that ssh and the resolver accept.
-bool is_host_name(std::string_view name);
+using protocol::is_host_name;
 
 }  // namespace elastictrain::launcher

@@ -11,9 +11,12 @@
 #include "launcher/agent_marker.h"
 #include "launcher/agent_program.h"
 #include "supervisor/protocol/codec.h"
+#include "supervisor/protocol/host_name.h"
 
 namespace elastictrain::launcher {
 namespace {
+
+constexpr int kNotStarted = 127;
 
 // A shell between the tool and the agent exits with 128 + s for a signal.
 ExitStatus agent_status(const ExitStatus& status) {
@@ -63,7 +66,11 @@ void ProcessLauncher::start_queued() {
   });
 }
 
+// Hosts that a cluster or a script has named become words of a command line here, whatever the tool.
 void ProcessLauncher::start(const LaunchPtr& launch) {
+  if (!protocol::is_host_name(launch->spec.host)) {
+    return report(launch, {kNotStarted, 0}, "\"" + launch->spec.host + "\" is not a host name: nothing was started");
+  }
   take_slot(launch);
   launch->slow_timer = std::make_unique<asio::steady_timer>(io_, method_.slow_after);
   launch->slow_timer->async_wait([this, launch, life = std::weak_ptr<char>(life_)](const asio::error_code& error) {
@@ -106,7 +113,7 @@ void ProcessLauncher::run(const LaunchPtr& launch, CommandSpec spec, Command::Li
     return;
   }
   release_slot(launch);
-  report(launch, {127, 0}, command.error().message);
+  report(launch, {kNotStarted, 0}, command.error().message);
 }
 
 void ProcessLauncher::saw_line(const LaunchPtr& launch, const std::string& line) {

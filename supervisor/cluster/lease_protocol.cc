@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "supervisor/cluster/line_reader.h"
+#include "supervisor/protocol/host_name.h"
 #include "supervisor/protocol/json_text.h"
 
 namespace elastictrain::cluster {
@@ -127,14 +128,21 @@ json to_json(const End& end) {
 
 // --- From text
 
+// They become words of command lines, of other users' too.
+std::string read_host_name(LineReader& from, const char* field) {
+  std::string name = from.name(field);
+  if (from.ok() && !protocol::is_host_name(name)) from.wrong(field, "a name of letters, digits and .-_:%, not first -");
+  return name;
+}
+
 std::vector<HostSlots> read_slots(LineReader& from, const char* name) {
   std::vector<HostSlots> list;
   std::uint64_t total = 0;
   from.each(name, kMaxHosts, [&](LineReader& entry) {
     HostSlots host;
-    host.host = entry.name("host");
+    host.host = read_host_name(entry, "host");
     host.of = entry.whole("of", 0, kMaxSlotsOfHost, 0);
-    if (!entry.is_null("job")) host.job = entry.name("job");
+    if (!entry.is_null("job")) host.job = read_host_name(entry, "job");
     host.slots = entry.numbers("slots", kMaxSlotsOfHost, kMaxSlotsOfHost - 1);
     std::sort(host.slots.begin(), host.slots.end());
     if (std::adjacent_find(host.slots.begin(), host.slots.end()) != host.slots.end()) entry.wrong("slots", "distinct");

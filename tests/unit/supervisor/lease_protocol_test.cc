@@ -206,6 +206,19 @@ TEST_CASE("a run that reports nonsense is refused") {
   CHECK(says(refusal_of_run(report_with("\"rates\":[" + rates + rate + "{}]")), "at most 1024"));
 }
 
+TEST_CASE(
+    "a host or a job of a lease whose name could be an option or more than a word is refused, in both directions") {
+  CHECK(from_cluster(lease_of(R"([{"host":"fe80::1%eth0","slots":[0],"job":"77.node_1"}])")).ok());
+  for (const char* bad : {"--kubeconfig=/tmp/x", "-oProxyCommand=sh", "a b", "a;sh", "$(sh)", "a/b", "user@host"}) {
+    CAPTURE(bad);
+    const std::string name = std::string("\"") + bad + "\"";
+    CHECK_FALSE(from_cluster(lease_of(R"([{"host":)" + name + R"(,"slots":[0]}])")).ok());
+    CHECK_FALSE(from_cluster(lease_of(R"([{"host":"h1","slots":[0],"job":)" + name + "}]")).ok());
+    const auto report = report_with(R"("holds":[{"host":)" + name + R"(,"slots":[0]}])");
+    CHECK(says(refusal_of_run(report), "\"report.holds[0].host\" must be a name of letters"));
+  }
+}
+
 TEST_CASE("a join names its limits, its directory and its protocol") {
   const std::string whole = to_line(FromRun(some_join()));
   const auto with = [&](const std::string& was, const std::string& is) {
