@@ -4,6 +4,7 @@
 // Ownership: the communicator's; an interface is valid as long as it is. Thread, failure: as Communicator.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -13,19 +14,34 @@
 
 namespace elastictrain::comm {
 
+// How a gradient in 16 bits is divided among the ranks, where each sums one part of it. In elements.
+struct Shards {
+  std::size_t count = 0;
+  std::uint32_t ranks = 1;
+
+  // Of every shard but the last ones, which may be shorter or empty: a multiple of 16 bytes.
+  std::size_t size() const { return (count + kStep * ranks - 1) / (kStep * ranks) * kStep; }
+  std::size_t begin(std::uint32_t rank) const { return std::min(count, rank * size()); }
+  std::size_t length(std::uint32_t rank) const { return begin(rank + 1) - begin(rank); }
+  // Of the memory into which a rank receives its shard of all ranks.
+  std::size_t bytes_of_parts() const { return ranks * size() * sizeof(std::uint16_t); }
+
+  static constexpr std::size_t kStep = 8;
+};
+
 // A bucket in device memory of the worker.
 struct DeviceReduce {
   float* data = nullptr;
   std::size_t count = 0;
-  // A gradient in 16 bits, or null. `data` is then memory for its values in single precision, in which it is summed and
-  // kept; the sum is rounded once.
+  // A gradient in 16 bits, or null. `data` is then memory for its values in single precision, in which it is summed; the
+  // sum is rounded once.
   void* narrow = nullptr;
   Element element = Element::kFloat32;  // of `narrow`
   float scale = 1.0F;                   // as in ReduceOptions
-  // The input of the sum. kKeep: the content of `data`, copied to `keep` first if that is set. kKept: the content that
-  // `keep` has from an earlier call. kNothing: zeros, whatever `data` holds.
+  // The input of the sum. kKeep: the gradient, copied to `keep` first if that is set. kKept: the content that `keep` has
+  // from an earlier call. kNothing: zeros, whatever the gradient holds.
   enum class Input : std::uint8_t { kKeep, kKept, kNothing } input = Input::kKeep;
-  float* keep = nullptr;  // as long as `data`; filled when the sum has ended, also after a peer's error
+  void* keep = nullptr;  // as long as the gradient, of its type; filled when the sum has ended, also after a peer's error
   // The caller's CUstream (null: its default stream). Work that it holds runs before the sum.
   void* stream = nullptr;
   // The caller's CUevent, or null: the sum waits for this point of `stream` and not for what `stream` holds behind it.
@@ -33,6 +49,10 @@ struct DeviceReduce {
   bool want_norms = false;
   // The caller's CUevent, or null. Recorded after the sum, if the device makes the sum.
   void* finished = nullptr;
+  // Of a gradient in 16 bits that is exchanged as it is (see exchanges_narrow()), in place of `scale` and `data`: the
+  // scale of every rank, by rank, 0 for one without input, and memory of Shards::bytes_of_parts().
+  std::span<const float> weights = {};
+  void* parts = nullptr;
 };
 
 // A piece of device memory that is sent to one peer, or received from it.
@@ -47,6 +67,9 @@ class DeviceSums {
  public:
   // Whether start_sum() queues the sum behind its input and returns. Otherwise it waits on the host.
   virtual bool queues_sums() const = 0;
+  // Whether a gradient in 16 bits may be passed with `weights`, by all ranks: then each rank receives its shard of all
+  // ranks in 16 bits, sums it in single precision in the order of the ranks, rounds it once and sends it to the others.
+  virtual bool exchanges_narrow() const { return false; }
   // An in-place sum in device memory, like all_reduce() and in one order with it on all ranks. Its memory belongs to it
   // until finish_sums() has returned. If it fails, all sums that were started have ended.
   virtual Status start_sum(const DeviceReduce& reduce) = 0;

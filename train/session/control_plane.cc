@@ -502,6 +502,7 @@ Result<comm::BuildResult> ControlPlane::with_device(comm::BuildResult built, con
                     .backend = environment_.backend,
                     .nccl_works = nccl_works_.ok(),
                     .nccl_build = environment_.nccl_build,
+                    .exchanges_narrow = environment_.exchanges_narrow && pays_to_exchange_narrow(plan),
                     .running = running_before(plan),
                     .step_clock = [pace = pace_] { return pace->clock(); },
                     .on_wedged = on_wedged_};

@@ -1,6 +1,9 @@
 #include "train/session/device_build.h"
 
 #include <algorithm>
+#include <map>
+#include <span>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -12,13 +15,22 @@
 namespace elastictrain::session {
 namespace {
 
-// Whether all members have it. A member without it would make other calls than the rest.
-Result<bool> everyone_has_nccl(comm::Communicator& host, const DeviceBuild& build, const comm::CancelToken& cancel) {
+constexpr std::size_t kMostOfHostToExchange = 2;  // ranks, where there are several hosts
+
+// What all members have or want. A member without it would make other calls than the rest.
+struct Agreed {
+  bool nccl = false;
+  bool exchanges_narrow = false;
+};
+
+Result<Agreed> agree(comm::Communicator& host, const DeviceBuild& build, const comm::CancelToken& cancel) {
   const comm::BuildGuard guard(host, cancel, build.deadline);
-  const std::byte mine{build.nccl_works && comm::NcclLibrary::get().ok() ? std::uint8_t{1} : std::uint8_t{0}};
-  std::vector<std::byte> all(host.world_size());
-  if (auto status = host.all_gather({&mine, 1}, all); !status) return status.error();
-  return std::all_of(all.begin(), all.end(), [](std::byte has) { return has == std::byte{1}; });
+  const Agreed mine{build.nccl_works && comm::NcclLibrary::get().ok(), build.exchanges_narrow};
+  std::vector<Agreed> all(host.world_size());
+  if (auto status = host.all_gather(std::as_bytes(std::span(&mine, 1)), std::as_writable_bytes(std::span(all))); !status) {
+    return status.error();
+  }
+  return Agreed{std::ranges::all_of(all, &Agreed::nccl), std::ranges::all_of(all, &Agreed::exchanges_narrow)};
 }
 
 // A worker alone needs no NCCL, only kernels: what is measured of its gradient stays on the device.
@@ -41,14 +53,22 @@ std::vector<std::uint32_t> ranks_left_out(const std::vector<WorkerId>& before, c
   return next == plan.members.size() ? left_out : std::vector<std::uint32_t>();
 }
 
+bool pays_to_exchange_narrow(const protocol::GenerationPlan& plan) {
+  std::map<std::string, std::size_t> ranks_of;
+  for (const auto& member : plan.members) ++ranks_of[member.endpoint.host_key];
+  const auto is_small = [](const auto& host) { return host.second <= kMostOfHostToExchange; };
+  return ranks_of.size() == 1 || std::ranges::all_of(ranks_of, is_small);
+}
+
 Result<std::unique_ptr<comm::Communicator>> reach_device(std::unique_ptr<comm::Communicator> host, DeviceBuild build,
                                                          const comm::CancelToken& cancel) {
   const bool may_use_nccl = build.backend == Backend::kAuto || build.backend == Backend::kNccl;
   bool uses_nccl = may_use_nccl && (host->world_size() > 1 || sums_alone(*host, build));
-  if (uses_nccl && host->world_size() > 1 && build.backend == Backend::kAuto) {
-    const auto agreed = everyone_has_nccl(*host, build, cancel);
+  if (uses_nccl && host->world_size() > 1) {
+    const auto agreed = agree(*host, build, cancel);
     if (!agreed) return agreed.error();
-    uses_nccl = *agreed;
+    uses_nccl = agreed->nccl || build.backend == Backend::kNccl;
+    build.exchanges_narrow = agreed->exchanges_narrow;
   }
   if (!uses_nccl) return StagedCommunicator::over(std::move(host), std::move(build.device));
   comm::NcclOptions options;
@@ -56,6 +76,7 @@ Result<std::unique_ptr<comm::Communicator>> reach_device(std::unique_ptr<comm::C
   options.job = std::move(build.job);
   options.deadline = build.deadline;
   options.build = build.nccl_build;
+  options.exchanges_narrow = build.exchanges_narrow;
   options.step_clock = std::move(build.step_clock);
   options.on_wedged = std::move(build.on_wedged);
   return comm::build_nccl_communicator(std::move(host), options, cancel, build.running);

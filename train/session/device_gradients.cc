@@ -6,6 +6,14 @@
 #include "supervisor/protocol/check.h"
 
 namespace elastictrain::session {
+namespace {
+
+// Neither peers nor a retry can give it.
+Error no_memory(const Error& error) {
+  return {ErrorCode::kInvalid, error.message};
+}
+
+}  // namespace
 
 void DeviceGradients::check(const Status& status) {
   if (!status) lifecycle_.fail(status.error().message);
@@ -71,6 +79,24 @@ void DeviceGradients::abandon() {
   if (std::exchange(is_summing_, false)) (void)sums().finish_sums();
 }
 
+// Of a gradient in 16 bits: what its way through the other ranks needs.
+Status DeviceGradients::make_room(const OpenStep& step, const Bucket& bucket, comm::DeviceReduce& reduce) {
+  if (bucket.narrow == nullptr) return {};
+  if (!sums().exchanges_narrow()) {
+    const auto wide = device_->wide(bucket.index, bucket.count * sizeof(float));
+    if (!wide) return no_memory(wide.error());
+    reduce.data = static_cast<float*>(*wide);
+    return {};
+  }
+  weights_ = step.division.weights(seat_);
+  reduce.weights = weights_;
+  if (seat_.world_size() == 1) return {};
+  const auto parts = device_->parts(comm::Shards{bucket.count, seat_.world_size()}.bytes_of_parts());
+  if (!parts) return no_memory(parts.error());
+  reduce.parts = *parts;
+  return {};
+}
+
 Status DeviceGradients::start(OpenStep& step, Bucket& bucket) {
   using Input = comm::DeviceReduce::Input;
   comm::DeviceReduce reduce{.data = bucket.data,
@@ -81,16 +107,12 @@ Status DeviceGradients::start(OpenStep& step, Bucket& bucket) {
                             .ready = device_->input_mark(bucket.index),
                             .want_norms = step.wants_norm,
                             .finished = device_->end_mark(bucket.index)};
-  if (bucket.narrow != nullptr) {
-    const auto wide = device_->wide(bucket.index, bucket.count);
-    if (!wide) return Error{ErrorCode::kInvalid, wide.error().message};
-    reduce.data = *wide;
-  }
+  if (auto made = make_room(step, bucket, reduce); !made) return made;
   if (!step.has_samples()) {
     reduce.input = Input::kNothing;
   } else if (bucket.copied || host_.keeps_inputs()) {
-    const auto keep = device_->keep(bucket.index, bucket.count);
-    if (!keep) return Error{ErrorCode::kInvalid, keep.error().message};
+    const auto keep = device_->keep(bucket.index, bucket.bytes_on_device());
+    if (!keep) return no_memory(keep.error());
     reduce.keep = *keep;
     reduce.input = std::exchange(bucket.copied, true) ? Input::kKept : Input::kKeep;
   }
@@ -99,11 +121,12 @@ Status DeviceGradients::start(OpenStep& step, Bucket& bucket) {
 }
 
 void DeviceGradients::clear(Bucket& bucket) {
-  if (bucket.on_device && bucket.narrow != nullptr) {
-    return check(device_->fill_zero(bucket.narrow, bucket.count * sizeof(std::uint16_t), bucket.stream));
+  if (!bucket.on_device) {
+    std::fill_n(bucket.data, bucket.count, 0.0F);
+    return;
   }
-  if (bucket.on_device) return check(device_->fill_zero(bucket.data, bucket.count * sizeof(float), bucket.stream));
-  std::fill_n(bucket.data, bucket.count, 0.0F);
+  void* const gradient = bucket.narrow != nullptr ? bucket.narrow : bucket.data;
+  check(device_->fill_zero(gradient, bucket.bytes_on_device(), bucket.stream));
 }
 
 void DeviceGradients::mark_state(const OpenStep& step) {

@@ -8,6 +8,7 @@
 #pragma once
 
 #include <memory>
+#include <vector>
 
 #include "supervisor/protocol/result.h"
 #include "train/comm/device_interfaces.h"
@@ -51,12 +52,14 @@ class DeviceGradients {
  private:
   Status start(OpenStep& step, Bucket& bucket);
   comm::DeviceSums& sums() const;
+  Status make_room(const OpenStep& step, const Bucket& bucket, comm::DeviceReduce& reduce);
 
   const std::unique_ptr<DeviceSide>& device_;
   const HostGradients& host_;
   const Seat& seat_;
   const CollectiveGate& gate_;
   Lifecycle& lifecycle_;
+  std::vector<float> weights_;  // of the sum that is being started
   bool is_summing_ = false;
 };
 

@@ -85,14 +85,28 @@ Status DeviceSide::fill_zero(void* data, std::size_t bytes, void* stream) {
   return cuda.check(cuda.fill_bytes(address, 0, bytes, stream), "clear a gradient");
 }
 
-Result<float*> DeviceSide::memory(std::vector<device::DeviceMemory>& pieces, std::size_t index, std::size_t count) {
+Status DeviceSide::step_begins(DeviceTimes::Time now) {
+  if (parts_.size() > 1) parts_.erase(parts_.begin(), parts_.end() - 1);
+  return times_->step_begins(now);
+}
+
+Result<void*> DeviceSide::parts(std::size_t bytes) {
+  if (parts_.empty() || parts_.back().bytes() < bytes) {
+    auto made = device::DeviceMemory::allocate(device_, bytes);
+    if (!made) return made.error();
+    parts_.push_back(std::move(*made));
+  }
+  return parts_.back().as<void>();
+}
+
+Result<void*> DeviceSide::memory(std::vector<device::DeviceMemory>& pieces, std::size_t index, std::size_t bytes) {
   if (pieces.size() <= index) pieces.resize(index + 1);
-  if (pieces[index].bytes() < count * sizeof(float)) {
-    auto made = device::DeviceMemory::allocate(device_, count * sizeof(float));
+  if (pieces[index].bytes() < bytes) {
+    auto made = device::DeviceMemory::allocate(device_, bytes);
     if (!made) return made.error();
     pieces[index] = std::move(*made);
   }
-  return pieces[index].as<float>();
+  return pieces[index].as<void>();
 }
 
 }  // namespace elastictrain::session

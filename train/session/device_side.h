@@ -2,7 +2,7 @@
 // memory for kept gradients, waits for the program's streams, and the times of a step's gradients and sums.
 //
 // Ownership: the session; the program keeps its memory and streams. Thread: the training thread; await_input() also on
-// the thread that reduces, keep() and wide() only there; the port on any. Failure: CUDA errors as Statuses. After some
+// the thread that reduces, keep(), wide() and parts() only there; the port on any. Failure: CUDA errors as Statuses. After some
 // of them the process must end (device::is_sticky).
 #pragma once
 
@@ -32,7 +32,7 @@ class DeviceSide {
   // The CUevent of the last state_written(); null before the first.
   void* state_mark() const { return is_state_marked_ ? state_mark_.handle() : nullptr; }
 
-  Status step_begins(DeviceTimes::Time now) { return times_->step_begins(now); }
+  Status step_begins(DeviceTimes::Time now);
   // The work that `stream` holds now produces the gradient of the step's bucket `index`. Call it on the training
   // thread.
   Status mark_input(std::size_t index, void* stream);
@@ -47,9 +47,11 @@ class DeviceSide {
   std::optional<DeviceTimes::Time> sum_time(std::size_t index);
   Status fill_zero(void* data, std::size_t bytes, void* stream);
   // Memory for a copy of the step's bucket `index`, reused from step to step.
-  Result<float*> keep(std::size_t index, std::size_t count) { return memory(keeps_, index, count); }
+  Result<void*> keep(std::size_t index, std::size_t bytes) { return memory(keeps_, index, bytes); }
   // The same for its values in single precision, if its own are narrower.
-  Result<float*> wide(std::size_t index, std::size_t count) { return memory(wides_, index, count); }
+  Result<void*> wide(std::size_t index, std::size_t bytes) { return memory(wides_, index, bytes); }
+  // For what other ranks send of a bucket: one memory for all, whose sums follow one another.
+  Result<void*> parts(std::size_t bytes);
 
  private:
   // The marks of one bucket, reused in each step.
@@ -66,7 +68,7 @@ class DeviceSide {
         state_mark_(std::move(state_mark)) {}
   const Marks& mark(std::size_t index);
   Status refuse_capture(void* stream) const;
-  Result<float*> memory(std::vector<device::DeviceMemory>& pieces, std::size_t index, std::size_t count);
+  Result<void*> memory(std::vector<device::DeviceMemory>& pieces, std::size_t index, std::size_t bytes);
 
   const std::shared_ptr<device::Device> device_;
   const std::unique_ptr<device::DevicePort> port_;
@@ -77,6 +79,7 @@ class DeviceSide {
   std::deque<Marks> marks_;  // index = bucket
   std::vector<device::DeviceMemory> keeps_;
   std::vector<device::DeviceMemory> wides_;
+  std::vector<device::DeviceMemory> parts_;  // the last one is the largest; sums of this step may use the others
 };
 
 }  // namespace elastictrain::session

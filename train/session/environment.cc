@@ -92,6 +92,11 @@ void read_choices(Environment& environment, Numbers& numbers) {
   else if (!build.empty() && build != "auto" && build != "background") {
     numbers.complain("ELASTICTRAIN_NCCL_BUILD=" + build + " is neither auto, background, at-swap nor shrink");
   }
+  const std::string wire = text("ELASTICTRAIN_GRADIENT_WIRE");
+  environment.exchanges_narrow = wire != "float32";
+  if (!wire.empty() && wire != "auto" && wire != "float32") {
+    numbers.complain("ELASTICTRAIN_GRADIENT_WIRE=" + wire + " is neither auto nor float32");
+  }
   const std::string algorithm = text("ELASTICTRAIN_ALGORITHM");
   if (algorithm == "ring")
     environment.algorithm = comm::Algorithm::kRing;

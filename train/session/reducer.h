@@ -8,6 +8,7 @@
 
 #include <condition_variable>
 #include <cstddef>
+#include <cstdint>
 #include <deque>
 #include <functional>
 #include <mutex>
@@ -39,6 +40,8 @@ struct Bucket {
   std::size_t index = 0;  // its place among the buckets of the step
   bool on_device = false;
   void* stream = nullptr;  // of a gradient in device memory: the stream that produces it
+
+  std::size_t bytes_on_device() const { return count * (narrow != nullptr ? sizeof(std::uint16_t) : sizeof(float)); }
 };
 
 class Reducer {

@@ -43,53 +43,44 @@ Status StagedCommunicator::fetch(const comm::DeviceReduce& reduce) {
     std::fill_n(staged_.as<float>(), reduce.count, 0.0F);
     return {};
   }
-  if (reduce.narrow != nullptr && reduce.input == Input::kKeep) return fetch_narrow(reduce);
+  if (reduce.narrow == nullptr) return fetch(reduce, reduce.data, staged_.as<void>(), bytes);
+  narrow_.resize(reduce.count);
+  const auto fetched = fetch(reduce, reduce.narrow, narrow_.data(), reduce.count * sizeof(std::uint16_t));
+  if (!fetched) return fetched;
+  widen_floats(reduce.element == comm::Element::kFloat16, narrow_.data(), staged_.as<float>(), reduce.count);
+  return {};
+}
+
+Status StagedCommunicator::fetch(const comm::DeviceReduce& reduce, const void* gradient, void* into,
+                                 std::size_t bytes) const {
   const device::Device::Scope scope(*device_);
   const auto& cuda = device_->cuda();
   Status status;
   if (reduce.input == Input::kKeep && reduce.keep != nullptr) {
-    status = cuda.check(cuda.copy_on_device(address(reduce.keep), address(reduce.data), bytes, stream_.handle()),
+    status = cuda.check(cuda.copy_on_device(address(reduce.keep), address(gradient), bytes, stream_.handle()),
                         "keep a gradient");
   }
-  const float* from = reduce.input == Input::kKept ? reduce.keep : reduce.data;
+  const void* const from = reduce.input == Input::kKept ? reduce.keep : gradient;
   if (status) {
-    status = cuda.check(cuda.copy_to_host(staged_.as<void>(), address(from), bytes, stream_.handle()),
+    status = cuda.check(cuda.copy_to_host(into, address(from), bytes, stream_.handle()),
                         "copy a gradient from the device");
   }
   return status ? stream_.synchronize() : status;
 }
 
-Status StagedCommunicator::fetch_narrow(const comm::DeviceReduce& reduce) {
-  narrow_.resize(reduce.count);
-  const std::size_t bytes = reduce.count * sizeof(std::uint16_t);
-  if (auto status = copy(address(narrow_.data()), address(reduce.narrow), bytes, true); !status) return status;
-  widen_floats(reduce.element == comm::Element::kFloat16, narrow_.data(), staged_.as<float>(), reduce.count);
-  if (reduce.keep == nullptr) return {};
-  return copy(address(reduce.keep), address(staged_.as<void>()), reduce.count * sizeof(float), false);
-}
-
-Status StagedCommunicator::copy(device::DevicePointer to, device::DevicePointer from, std::size_t bytes,
-                                bool to_host) const {
-  const device::Device::Scope scope(*device_);
-  const auto& cuda = device_->cuda();
-  const auto code = to_host ? cuda.copy_to_host(reinterpret_cast<void*>(to), from, bytes, stream_.handle())
-                            : cuda.copy_to_device(to, reinterpret_cast<const void*>(from), bytes, stream_.handle());
-  const Status status = cuda.check(code, "copy a gradient of 16 bits");
-  return status ? stream_.synchronize() : status;
-}
-
 Status StagedCommunicator::put_back(const comm::DeviceReduce& reduce) {
   if (reduce.count == 0) return {};
-  if (reduce.narrow != nullptr) {
-    narrow_.resize(reduce.count);
-    round_floats(reduce.element == comm::Element::kFloat16, staged_.as<float>(), narrow_.data(), reduce.count);
-    return copy(address(reduce.narrow), address(narrow_.data()), reduce.count * sizeof(std::uint16_t), false);
-  }
+  if (reduce.narrow == nullptr) return put_back(staged_.as<void>(), reduce.data, reduce.count * sizeof(float));
+  narrow_.resize(reduce.count);
+  round_floats(reduce.element == comm::Element::kFloat16, staged_.as<float>(), narrow_.data(), reduce.count);
+  return put_back(narrow_.data(), reduce.narrow, reduce.count * sizeof(std::uint16_t));
+}
+
+Status StagedCommunicator::put_back(const void* from, void* gradient, std::size_t bytes) const {
   const device::Device::Scope scope(*device_);
   const auto& cuda = device_->cuda();
-  const Status status = cuda.check(
-      cuda.copy_to_device(address(reduce.data), staged_.as<void>(), reduce.count * sizeof(float), stream_.handle()),
-      "copy a gradient to the device");
+  const Status status = cuda.check(cuda.copy_to_device(address(gradient), from, bytes, stream_.handle()),
+                                   "copy a gradient to the device");
   return status ? stream_.synchronize() : status;
 }
 

@@ -33,10 +33,9 @@ class StagedCommunicator final : public comm::OverCommunicator, public comm::Dev
                      device::Stream stream)
       : OverCommunicator(std::move(host)), device_(std::move(device)), stream_(std::move(stream)) {}
   Status fetch(const comm::DeviceReduce& reduce);
-  // Of a gradient in 16 bits: what is kept is in single precision, as every data plane has it.
-  Status fetch_narrow(const comm::DeviceReduce& reduce);
-  Status copy(device::DevicePointer to, device::DevicePointer from, std::size_t bytes, bool to_host) const;
+  Status fetch(const comm::DeviceReduce& reduce, const void* gradient, void* into, std::size_t bytes) const;
   Status put_back(const comm::DeviceReduce& reduce);
+  Status put_back(const void* from, void* gradient, std::size_t bytes) const;
 
   const std::shared_ptr<device::Device> device_;
   const device::Stream stream_;

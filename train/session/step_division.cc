@@ -8,6 +8,18 @@
 
 namespace elastictrain::session {
 
+std::vector<float> StepDivision::weights(const Seat& seat) const {
+  std::vector<float> weights(seat.world_size());
+  for (std::size_t rank = 0; rank < weights.size(); ++rank) {
+    const auto of_rank = [&](const state::WorkerShare& share) { return share.worker == seat.shares[rank].worker; };
+    const auto share = std::find_if(shares.begin(), shares.end(), of_rank);
+    if (share == shares.end() || counted == 0) continue;
+    const auto count = static_cast<double>(counts[static_cast<std::size_t>(share - shares.begin())]);
+    weights[rank] = static_cast<float>(count / static_cast<double>(counted));
+  }
+  return weights;
+}
+
 std::uint32_t StepDivision::workers_with_samples() const {
   const auto works = [](const state::WorkerShare& share) { return share.samples != 0 && !share.is_lost; };
   return static_cast<std::uint32_t>(std::count_if(shares.begin(), shares.end(), works));

@@ -34,6 +34,8 @@ struct StepDivision {
 
   // The weight of this worker's gradient in the sum. Requires samples.
   float my_weight() const { return static_cast<float>(static_cast<double>(my_count) / static_cast<double>(counted)); }
+  // That of every worker in `seat`, by rank; 0 for those without samples that count.
+  std::vector<float> weights(const Seat& seat) const;
   std::uint32_t workers_with_samples() const;
   // Over these workers, the mean of 1 / samples of their own. 0 without samples.
   double mean_inverse_share() const;

@@ -1,6 +1,7 @@
 // Device memory through the data plane of GPUs, on the stand-ins: sums, kept inputs, norms, transfers, errors.
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <chrono>
@@ -11,6 +12,7 @@
 #include "tests/contract/comm/world.h"
 #include "tests/standin/standin_cuda.h"
 #include "train/device/event.h"
+#include "train/session/half_floats.h"
 
 namespace elastictrain::comm::testing {
 namespace {
@@ -132,38 +134,224 @@ TEST_CASE("all buckets are started before the first gradient is there, and the h
   }
 }
 
-// 256, 1 and 1: a sum in bfloat16 or in half precision would be 256 or lose its low bits.
-TEST_CASE("gradients of 16 bits are summed in single precision, kept in it and rounded once") {
+// A gradient in 16 bits in the memory of the stand-in's device.
+class NarrowBucket {
+ public:
+  using Values = std::vector<std::uint16_t>;
+
+  NarrowBucket(Element element, const Values& values, std::uint32_t ranks)
+      : element_(element), count_(values.size()), device_(*device::Device::open(device_of_this_thread())) {
+    stream_ = std::move(*device::Stream::create(device_));
+    narrow_ = memory(2 * count_);
+    keep_ = memory(2 * count_);
+    wide_ = memory(4 * count_);
+    parts_ = memory(Shards{count_, ranks}.bytes_of_parts());
+    put(values);
+  }
+
+  void put(const Values& values) {
+    if (!narrow_.copy_in(values.data(), narrow_.bytes(), stream_.handle()) || !stream_.synchronize()) panic("copy");
+  }
+  Values sum() const { return read(narrow_); }
+  Values kept() const { return read(keep_); }
+
+  // Without weights the sum is made in single precision everywhere.
+  DeviceReduce reduce(const std::vector<float>& weights, std::uint32_t rank, bool exchanges, Input input) const {
+    DeviceReduce reduce{.count = count_,
+                        .narrow = narrow_.as<void>(),
+                        .element = element_,
+                        .scale = weights[rank],
+                        .input = input,
+                        .keep = keep_.as<void>(),
+                        .stream = stream_.handle(),
+                        .want_norms = true};
+    if (exchanges) {
+      reduce.weights = weights;
+      reduce.parts = parts_.as<void>();
+    } else {
+      reduce.data = wide_.as<float>();
+    }
+    return reduce;
+  }
+
+ private:
+  device::DeviceMemory memory(std::size_t bytes) const { return std::move(*device::DeviceMemory::allocate(device_, bytes)); }
+  Values read(const device::DeviceMemory& memory) const {
+    Values values(count_);
+    if (!memory.copy_out(values.data(), memory.bytes(), stream_.handle()) || !stream_.synchronize()) panic("copy");
+    return values;
+  }
+
+  const Element element_;
+  const std::size_t count_;
+  const std::shared_ptr<device::Device> device_;
+  device::Stream stream_;
+  device::DeviceMemory narrow_;
+  device::DeviceMemory keep_;
+  device::DeviceMemory wide_;
+  device::DeviceMemory parts_;
+};
+
+float widened(Element element, std::uint16_t bits) {
+  return element == Element::kFloat16 ? session::from_half(bits) : session::from_bfloat(bits);
+}
+
+std::uint16_t rounded(Element element, float value) {
+  return element == Element::kFloat16 ? session::to_half(value) : session::to_bfloat(value);
+}
+
+NarrowBucket::Values narrow_values(Element element, std::uint32_t rank, std::size_t count) {
+  NarrowBucket::Values narrow(count);
+  const auto values = values_of(rank, count);
+  for (std::size_t i = 0; i < count; ++i) narrow[i] = rounded(element, values[i] * float(1 + i % 50));
+  return narrow;
+}
+
+// What `ranks` get from ranks with these weights: added in their order, rounded once.
+NarrowBucket::Values narrow_sum(Element element, const std::vector<float>& weights, std::size_t count) {
+  std::vector<float> sums(count);
+  for (std::uint32_t rank = 0; rank < weights.size(); ++rank) {
+    if (weights[rank] == 0) continue;
+    const auto input = narrow_values(element, rank, count);
+    for (std::size_t i = 0; i < count; ++i) sums[i] += weights[rank] * widened(element, input[i]);
+  }
+  NarrowBucket::Values narrow(count);
+  for (std::size_t i = 0; i < count; ++i) narrow[i] = rounded(element, sums[i]);
+  return narrow;
+}
+
+// Those of a step whose second worker has just joined, if there are several.
+std::vector<float> uneven_weights(std::size_t ranks) {
+  std::vector<float> weights(ranks);
+  for (std::size_t rank = 0; rank < ranks; ++rank) weights[rank] = rank == 1 ? 0.0F : float(rank + 1) / float(4 * ranks);
+  return weights;
+}
+
+double squares_of(Element element, const NarrowBucket::Values& values) {
+  double sum = 0;
+  for (const auto value : values) sum += double(widened(element, value)) * double(widened(element, value));
+  return sum;
+}
+
+constexpr std::uint16_t kNan = 0x7fff;  // in both types
+
+TEST_CASE("gradients of 16 bits are summed in single precision in one order, kept as they are and rounded once") {
+  Generation generation = 0;
+  for (const auto& shape : shapes()) {
+    World world(shape);
+    const auto weights = uneven_weights(world.size());
+    for (const auto element : {Element::kFloat16, Element::kBfloat16}) {
+      for (const bool exchanges : {true, false}) {
+        for (const std::size_t count : {std::size_t{1}, std::size_t{17}, std::size_t{1000}, std::size_t{30'001}}) {
+          CAPTURE(shape.name);
+          CAPTURE(count);
+          CAPTURE(exchanges);
+          const auto expected = narrow_sum(element, weights, count);
+          std::atomic<int> wrong{0};
+          world.run(
+              [&](Communicator& comm) {
+                const bool is_new = weights[comm.rank()] == 0;
+                const auto input =
+                    is_new ? NarrowBucket::Values(count, kNan) : narrow_values(element, comm.rank(), count);
+                NarrowBucket bucket(element, input, comm.world_size());
+                for (const auto kind : {Input::kKeep, Input::kKept}) {
+                  ReduceStats stats;
+                  const auto reduce = bucket.reduce(weights, comm.rank(), exchanges, is_new ? Input::kNothing : kind);
+                  if (!comm.device_sums()->all_reduce_device(reduce, &stats)) ++wrong;
+                  if (bucket.sum() != expected) ++wrong;
+                  if (!is_new && bucket.kept() != input) ++wrong;
+                  const double own = is_new ? 0 : squares_of(element, input);
+                  if (std::abs(stats.local_square_sum - own) > 1e-9 * own) ++wrong;
+                  const double all = squares_of(element, expected);
+                  if (std::abs(stats.reduced_square_sum - all) > (exchanges ? 1e-9 : 1e-2) * all) ++wrong;
+                  bucket.put(NarrowBucket::Values(count, kNan));  // an update may write where the sum was
+                }
+              },
+              ++generation);
+          CHECK(wrong == 0);
+        }
+      }
+    }
+  }
+}
+
+// 256, 1 and 1 are 256 in bfloat16, and 60000 and 60000 are infinite in half precision.
+TEST_CASE("no addition of gradients of 16 bits is rounded, and none of weighted ones is beyond their range") {
   World world(shm(3));
-  std::atomic<int> wrong{0};
-  for (const auto element : {Element::kFloat16, Element::kBfloat16}) {
-    const bool half = element == Element::kFloat16;
-    const std::uint16_t one = half ? 0x3c00 : 0x3f80;
-    const std::uint16_t big = half ? 0x6800 : 0x4380;  // 2048, 256
-    const std::uint16_t sum = half ? 0x6801 : 0x4381;  // 2050, 258
+  const auto sum = [&](Element element, std::uint16_t first, std::uint16_t others, float weight, Generation generation) {
+    std::atomic<std::uint16_t> result{0};
     world.run(
         [&](Communicator& comm) {
-          const auto device = *device::Device::open(device_of_this_thread());
-          Bucket wide(999);
-          std::vector<std::uint16_t> values(999, comm.rank() == 0 ? big : one);
-          const auto narrow = std::move(*device::DeviceMemory::allocate(device, 2 * values.size()));
-          if (!narrow.copy_in(values.data(), narrow.bytes(), wide.stream())) ++wrong;
-          auto reduce = wide.reduce();
-          reduce.narrow = narrow.as<void>();
-          reduce.element = element;
-          for (const auto input : {Input::kKeep, Input::kKept}) {
-            reduce.input = input;
-            if (!comm.device_sums()->all_reduce_device(reduce)) ++wrong;
-            std::vector<std::uint16_t> back(999);
-            if (!narrow.copy_out(back.data(), narrow.bytes(), wide.stream())) ++wrong;
-            const auto kept = wide.kept();  // waits for the stream
-            if (back != std::vector<std::uint16_t>(999, sum)) ++wrong;
-            if (kept[998] != (comm.rank() > 0 ? 1.0F : half ? 2048.0F : 256.0F)) ++wrong;
-          }
+          const std::vector<float> weights(3, weight);
+          NarrowBucket bucket(element, {comm.rank() == 0 ? first : others}, 3);
+          if (!comm.device_sums()->all_reduce_device(bucket.reduce(weights, comm.rank(), true, Input::kKeep))) return;
+          if (comm.rank() == 2) result = bucket.sum()[0];
         },
-        half ? 1 : 2);
+        generation);
+    return widened(element, result);
+  };
+  CHECK(sum(Element::kBfloat16, 0x4380, 0x3f80, 1.0F, 1) == 258.0F);
+  CHECK(sum(Element::kFloat16, 0x6800, 0x3c00, 1.0F, 2) == 2050.0F);
+  CHECK(sum(Element::kFloat16, 0x7b53, 0x7b53, 1.0F / 3, 3) == 60000.0F);
+}
+
+TEST_CASE("an exchanged gradient is as near to the exact sum as its type allows") {
+  constexpr std::size_t kCount = 20'000;
+  World world(tcp(4));
+  const std::vector<float> weights(4, 0.25F);
+  std::vector<double> exact(kCount);
+  for (std::uint32_t rank = 0; rank < 4; ++rank) {
+    const auto input = narrow_values(Element::kBfloat16, rank, kCount);
+    for (std::size_t i = 0; i < kCount; ++i) exact[i] += 0.25 * double(widened(Element::kBfloat16, input[i]));
   }
+  std::atomic<int> wrong{0};
+  world.run([&](Communicator& comm) {
+    NarrowBucket bucket(Element::kBfloat16, narrow_values(Element::kBfloat16, comm.rank(), kCount), 4);
+    if (!comm.device_sums()->all_reduce_device(bucket.reduce(weights, comm.rank(), true, Input::kKeep))) ++wrong;
+    const auto sum = bucket.sum();
+    for (std::size_t i = 0; i < kCount; ++i) {
+      const double half_of_the_last_bit = std::abs(exact[i]) / 256 + 1e-5;  // and the error of single precision
+      if (std::abs(double(widened(Element::kBfloat16, sum[i])) - exact[i]) > half_of_the_last_bit) ++wrong;
+    }
+  });
   CHECK(wrong == 0);
+}
+
+TEST_CASE("an exchange that breaks leaves the inputs whole, and the others repeat it without the lost rank") {
+  constexpr std::size_t kCount = 5000;
+  constexpr auto kElement = Element::kBfloat16;
+  World before(shm(3));
+  World after(shm(2));
+  const std::vector<float> weights(3, 1.0F / 3);
+  const std::vector<float> without(2, 0.5F);
+  const auto old = before.build_all();
+  const auto next = after.build_all();
+  std::vector<std::thread> ranks;
+  std::atomic<int> wrong{0};
+  for (std::uint32_t rank = 0; rank < 3; ++rank) {
+    ranks.emplace_back([&, rank] {
+      use_device_of(rank);
+      const auto input = narrow_values(kElement, rank, kCount);
+      if (rank == 2) return old[rank]->abort();
+      NarrowBucket bucket(kElement, input, 3);
+      if (old[rank]->device_sums()->all_reduce_device(bucket.reduce(weights, rank, true, Input::kKeep))) ++wrong;
+      if (bucket.kept() != input) ++wrong;
+      if (!next[rank]->device_sums()->all_reduce_device(bucket.reduce(without, rank, true, Input::kKept))) ++wrong;
+      if (bucket.sum() != narrow_sum(kElement, without, kCount)) ++wrong;
+      if (bucket.kept() != input) ++wrong;
+    });
+  }
+  for (auto& rank : ranks) rank.join();
+  CHECK(wrong == 0);
+}
+
+TEST_CASE("an exchange with weights of other ranks than there are is refused") {
+  World world({"alone", {1}});
+  const auto comm = world.build(0);
+  NarrowBucket bucket(Element::kFloat16, {1, 2, 3}, 1);
+  const std::vector<float> weights(2, 0.5F);
+  CHECK(comm->device_sums()->all_reduce_device(bucket.reduce(weights, 0, true, Input::kKeep)).error().code ==
+        ErrorCode::kInvalid);
 }
 
 TEST_CASE("sums that were started have ended when another one fails, and every input is kept") {

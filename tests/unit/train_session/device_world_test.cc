@@ -90,6 +90,35 @@ TEST_CASE("a donor computes while its transfer waits for a joiner that has not c
   ::munmap(shared, sizeof(std::atomic<bool>));
 }
 
+// Two workers with gradients of 16 bits, then three, of which one is lost. Each ends at the first sum that is not made as
+// it should be: by NCCL in single precision, or by the workers themselves.
+void grow_and_lose(bool in_single_precision) {
+  TestWorkerOptions options{.parameters = 20'003, .narrow = true};
+  options.after_sums = [in_single_precision](Session&, std::uint64_t) {
+    if ((sums_done() > 0) != in_single_precision) throw std::runtime_error("a sum of the other kind");
+  };
+  FakeRun run(options);
+  if (in_single_precision) run.set_environment("ELASTICTRAIN_GRADIENT_WIRE", "float32");
+  auto workers = run.spawn_ready(2);
+  run.change_to(workers);
+  run.wait_step(workers[0], 3);
+  workers.push_back(run.spawn_ready());
+  run.change_to(workers);
+  run.wait_step(workers[2], run[workers[0]].heartbeat.step + 3);
+  run.kill(workers[2]);
+  run.recover();
+  run.wait_step(workers[0], run.committed().at(run.generation()).resume_step + 5);
+  run.stop_and_check();
+}
+
+TEST_CASE("gradients of 16 bits travel in 16 bits through growth and a loss, and the workers stay equal") {
+  grow_and_lose(false);
+}
+
+TEST_CASE("where the user wants it, gradients of 16 bits travel in single precision") {
+  grow_and_lose(true);
+}
+
 TEST_CASE("where NCCL does not work for one worker, it says so and all sum through the host") {
   FakeRun run({.max_steps = 5});
   run.set_environment("ELASTICTRAIN_BACKEND", "auto");

@@ -8,6 +8,7 @@
 
 #include "train/session/control_lane.h"
 #include "train/session/course.h"
+#include "train/session/device_build.h"
 #include "train/session/host_gradients.h"
 #include "train/session/solo_communicator.h"
 #include "train/session/step_division.h"
@@ -74,6 +75,31 @@ TEST_CASE("a share without a gradient counts neither in the repeated step nor in
   CHECK(run.divided().counted == 8);
   CHECK(run.divided().counts == std::vector<std::uint64_t>{4, 4, 0});
   CHECK(run.divided().uncounted.size() == 1);
+}
+
+TEST_CASE("every worker knows the weights of all, in the order of the present ranks") {
+  Training training;
+  CHECK(training.divided().weights(training.seat) == std::vector<float>(3, 1.0F / 3));
+  training.seat.shares = {{WorkerId{3}, 4}, {WorkerId{9}, 0}, {WorkerId{1}, 4}};
+  training.seat.repeats_step = true;
+  training.seat.holders = {WorkerId{1}, WorkerId{3}};
+  const StepDivision step = training.divided();
+  CHECK(step.weights(training.seat) == std::vector<float>{0.5F, 0, 0.5F});
+  CHECK(step.weights(training.seat)[2] == step.my_weight());
+  training.seat.holders = {};
+  CHECK(training.divided().weights(training.seat) == std::vector<float>(3, 0.0F));
+}
+
+TEST_CASE("gradients of 16 bits are exchanged within a host, and between hosts of few workers") {
+  const auto pays = [](const std::vector<const char*>& hosts) {
+    protocol::GenerationPlan plan;
+    for (const char* host : hosts) plan.members.push_back({.endpoint = {.host_key = host}});
+    return pays_to_exchange_narrow(plan);
+  };
+  CHECK(pays({"a", "a", "a", "a"}));
+  CHECK(pays({"a", "b", "c"}));
+  CHECK(pays({"a", "a", "b", "b"}));
+  CHECK_FALSE(pays({"a", "a", "a", "b"}));
 }
 
 TEST_CASE("a joiner knows from its donors where the data have ended and models were averaged") {

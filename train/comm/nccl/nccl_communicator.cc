@@ -36,6 +36,7 @@ class NcclCommunicator final : public OverCommunicator, public DeviceSums, publi
   DeviceSums* device_sums() override { return this; }
   DeviceTransfers* device_transfers() override { return this; }
   bool queues_sums() const override { return true; }
+  bool exchanges_narrow() const override;
   Status start_sum(const DeviceReduce& reduce) override;
   Status finish_sums(ReduceStats* stats) override;
   Status start_device_transfers(std::span<const DeviceTransfer> transfers, void* ready) override;
@@ -52,6 +53,9 @@ class NcclCommunicator final : public OverCommunicator, public DeviceSums, publi
   Status give_up(const Status& status);
   Status prepare(const DeviceReduce& reduce, std::size_t index);
   Status queue(const DeviceReduce& reduce, std::size_t index);
+  Status check(const DeviceReduce& reduce) const;
+  Status sum_over_ranks(const DeviceReduce& reduce);
+  Status exchange(const DeviceReduce& reduce);
   Status mark_sum(const DeviceReduce& reduce) const;
   Status order_after(device::CudaEvent mark, device::CudaStream stream) const;
   Status order_after_caller(device::CudaStream caller, device::CudaStream stream);
@@ -132,11 +136,31 @@ Deadline NcclCommunicator::operation_deadline() const {
   return options_.operation_timeout.count() > 0 ? steady_clock::now() + options_.operation_timeout : Deadline::max();
 }
 
-Status NcclCommunicator::start_sum(const DeviceReduce& reduce) {
+// Alone there is nothing to exchange, and nothing that others must do alike.
+bool NcclCommunicator::exchanges_narrow() const {
+  return world_size() == 1 || (options_.exchanges_narrow && world_size() <= kMostExchanging);
+}
+
+Status NcclCommunicator::check(const DeviceReduce& reduce) const {
   const bool needs_keep = reduce.input == DeviceReduce::Input::kKept;
-  if ((reduce.data == nullptr && reduce.count > 0) || (needs_keep && reduce.keep == nullptr)) {
-    return give_up(Error{ErrorCode::kInvalid, "start_sum: a null pointer for the memory to sum or to keep"});
+  const void* const memory = is_exchanged(reduce) ? reduce.narrow : reduce.data;
+  if ((memory == nullptr && reduce.count > 0) || (needs_keep && reduce.keep == nullptr)) {
+    return Error{ErrorCode::kInvalid, "start_sum: a null pointer for the memory to sum or to keep"};
   }
+  if (!is_exchanged(reduce)) return {};
+  if (!exchanges_narrow() || reduce.weights.size() != world_size()) {
+    return Error{ErrorCode::kInvalid, "start_sum: weights for " + std::to_string(reduce.weights.size()) +
+                                          " ranks; this communicator exchanges gradients of 16 bits among " +
+                                          std::to_string(exchanges_narrow() ? world_size() : 0)};
+  }
+  if (reduce.parts == nullptr && reduce.count > 0 && plane_) {
+    return Error{ErrorCode::kInvalid, "start_sum: no memory for the parts of other ranks"};
+  }
+  return {};
+}
+
+Status NcclCommunicator::start_sum(const DeviceReduce& reduce) {
+  if (auto valid = check(reduce); !valid) return give_up(valid);
   const std::size_t index = measured_.size();
   measured_.push_back(reduce.want_norms);
   // Always comes first: the kept input must be there even if the sum cannot be made.
@@ -154,6 +178,11 @@ Status NcclCommunicator::prepare(const DeviceReduce& reduce, std::size_t index) 
   const auto ordered =
       reduce.ready != nullptr ? order_after(reduce.ready, stream) : order_after_caller(reduce.stream, stream);
   if (!ordered) return ordered;
+  if (auto kept = kernels_->keep_narrow(reduce, stream); !kept) return kept;
+  if (is_exchanged(reduce)) {
+    if (auto measured = kernels_->measure_input(reduce, index, stream); !measured) return measured;
+    return prepared_.record(stream);
+  }
   if (auto widened = kernels_->widen(reduce, stream); !widened) return widened;
   if (auto prepared = kernels_->prepare(reduce, index, stream); !prepared) return prepared;
   return prepared_.record(stream);
@@ -172,17 +201,50 @@ Status NcclCommunicator::order_after_caller(device::CudaStream caller, device::C
 }
 
 Status NcclCommunicator::queue(const DeviceReduce& reduce, std::size_t index) {
-  if (plane_) {
-    if (auto built = plane_->ensure_built(); !built) return built;
-    if (auto ordered = prepared_.order_before(plane_->stream()); !ordered) return ordered;
-    plane_->comm()->used_by(reduce.stream);
-    if (auto begun = plane_->begin_all_reduce(reduce, operation_deadline()); !begun) return begun;
-    if (auto marked = mark_sum(reduce); !marked) return marked;
-  }
+  const auto summed = plane_               ? sum_over_ranks(reduce)
+                      : is_exchanged(reduce) ? kernels_->sum_parts(reduce, 0, preparing_.handle())
+                                             : Status();
+  if (!summed) return summed;
   const auto stream = plane_ ? plane_->stream() : preparing_.handle();
   if (auto measured = kernels_->measure(reduce, index, stream); !measured) return measured;
   if (auto rounded = kernels_->round(reduce, stream); !rounded) return rounded;
   return reduced_.record(stream);
+}
+
+Status NcclCommunicator::sum_over_ranks(const DeviceReduce& reduce) {
+  if (auto built = plane_->ensure_built(); !built) return built;
+  if (auto ordered = prepared_.order_before(plane_->stream()); !ordered) return ordered;
+  plane_->comm()->used_by(reduce.stream);
+  const auto begun =
+      is_exchanged(reduce) ? exchange(reduce) : plane_->begin_all_reduce(reduce, operation_deadline());
+  return begun ? mark_sum(reduce) : begun;
+}
+
+// Each rank gets its shard of all ranks, and all get the sum of each shard from the rank that made it.
+Status NcclCommunicator::exchange(const DeviceReduce& reduce) {
+  const Shards shards{reduce.count, world_size()};
+  const auto at = [](void* memory, std::size_t element) {
+    return static_cast<std::byte*>(memory) + element * sizeof(std::uint16_t);
+  };
+  std::vector<DeviceTransfer> parts;
+  std::vector<DeviceTransfer> sums;
+  const auto add = [](std::vector<DeviceTransfer>& transfers, std::byte* data, std::size_t count, std::uint32_t peer,
+                      bool receives) {
+    if (count > 0) transfers.push_back({data, count * sizeof(std::uint16_t), peer, receives});
+  };
+  const std::size_t own = shards.length(rank());
+  for (std::uint32_t peer = 0; peer < world_size(); ++peer) {
+    if (peer == rank()) continue;
+    const std::size_t theirs = shards.length(peer);
+    add(parts, at(narrow_input(reduce), shards.begin(peer)), theirs, peer, false);
+    add(parts, at(reduce.parts, peer * shards.size()), own, peer, true);
+    add(sums, at(reduce.narrow, shards.begin(rank())), own, peer, false);
+    add(sums, at(reduce.narrow, shards.begin(peer)), theirs, peer, true);
+  }
+  if (parts.empty()) return {};
+  if (auto begun = plane_->begin_transfers(parts, operation_deadline()); !begun) return begun;
+  if (auto summed = kernels_->sum_parts(reduce, rank(), plane_->stream()); !summed) return summed;
+  return plane_->begin_transfers(sums, operation_deadline());
 }
 
 Status NcclCommunicator::finish_sums(ReduceStats* stats) {

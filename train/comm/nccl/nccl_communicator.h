@@ -49,6 +49,7 @@ struct NcclOptions {
   std::function<void(const std::string&)>
       on_wedged;                         // the process must be replaced; any thread, at most once per generation
   std::uint32_t several_ids_from = 256;  // ranks
+  bool exchanges_narrow = true;          // see DeviceSums; equal on all ranks
 };
 
 // The previous generation, if all ranks of the new one are in it in the same order and some of its ranks leave.

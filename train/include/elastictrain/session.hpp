@@ -308,7 +308,7 @@ class ELASTICTRAIN_CPP_API Session {
   void all_reduce_device_async(float* device_gradient, std::size_t count, void* stream = nullptr);
 
   // The same for gradients of kFloat16 or kBFloat16 (or kFloat32), as mixed precision has them. They are weighted and
-  // summed in single precision and rounded once. Norms are those of the single-precision values.
+  // summed in single precision and rounded once.
   void all_reduce(void* gradient, std::size_t count, DataType type);
   void all_reduce_async(void* gradient, std::size_t count, DataType type);
   void all_reduce_device(void* device_gradient, std::size_t count, DataType type, void* stream = nullptr);
