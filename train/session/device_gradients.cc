@@ -8,8 +8,8 @@
 namespace elastictrain::session {
 namespace {
 
-// Neither peers nor a retry can give it.
-Error no_memory(const Error& error) {
+// Neither peers nor a retry can repair it.
+Error final_error(const Error& error) {
   return {ErrorCode::kInvalid, error.message};
 }
 
@@ -32,8 +32,21 @@ void DeviceGradients::mark_input(Bucket& bucket, void* stream) {
 Status DeviceGradients::await_input(const Bucket& bucket) {
   if (!bucket.on_device) return {};
   const Status status = device_->await_input(bucket.index);
-  if (status) return {};
-  return Error{ErrorCode::kInvalid, status.error().message};
+  return status ? Status() : final_error(status.error());
+}
+
+// An update that is queued behind the pass reads no sum that could be broken off.
+bool DeviceGradients::may_run_ahead(const OpenStep& step) const {
+  const auto is_summed = [](const Bucket& bucket) { return bucket.on_device && bucket.copied; };
+  return seat_.world_size() == 1 && sums().queues_sums() && step.has_samples() && !step.wants_norm &&
+         std::ranges::none_of(step.buckets, is_summed);
+}
+
+Status DeviceGradients::await_pass(const OpenStep& step) {
+  const auto& last = step.last_of_pass();
+  if (!last.on_device || !may_run_ahead(step)) return await_input(last);
+  const Status status = device_->follow(last.stream);
+  return status ? Status() : final_error(status.error());
 }
 
 Clock::time_point DeviceGradients::input_time(const Bucket& bucket) {
@@ -84,7 +97,7 @@ Status DeviceGradients::make_room(const OpenStep& step, const Bucket& bucket, co
   if (bucket.narrow == nullptr) return {};
   if (!sums().exchanges_narrow()) {
     const auto wide = device_->wide(bucket.index, bucket.count * sizeof(float));
-    if (!wide) return no_memory(wide.error());
+    if (!wide) return final_error(wide.error());
     reduce.data = static_cast<float*>(*wide);
     return {};
   }
@@ -92,7 +105,7 @@ Status DeviceGradients::make_room(const OpenStep& step, const Bucket& bucket, co
   reduce.weights = weights_;
   if (seat_.world_size() == 1) return {};
   const auto parts = device_->parts(comm::Shards{bucket.count, seat_.world_size()}.bytes_of_parts());
-  if (!parts) return no_memory(parts.error());
+  if (!parts) return final_error(parts.error());
   reduce.parts = *parts;
   return {};
 }
@@ -112,7 +125,7 @@ Status DeviceGradients::start(OpenStep& step, Bucket& bucket) {
     reduce.input = Input::kNothing;
   } else if (bucket.copied || host_.keeps_inputs()) {
     const auto keep = device_->keep(bucket.index, bucket.bytes_on_device());
-    if (!keep) return no_memory(keep.error());
+    if (!keep) return final_error(keep.error());
     reduce.keep = *keep;
     reduce.input = std::exchange(bucket.copied, true) ? Input::kKept : Input::kKeep;
   }

@@ -34,6 +34,9 @@ class DeviceGradients {
   // Call it outside of the collective: the work that the program has queued is its computation, and a worker that hangs
   // in it is not waiting for others. Buckets in host memory are always there.
   Status await_input(const Bucket& bucket);
+  // The same for the last bucket of a pass. A worker alone, whose gradients are their own sums, waits for the pass
+  // before.
+  Status await_pass(const OpenStep& step);
   // A time that the device cannot report without waiting is the time at which the host sees it.
   Clock::time_point input_time(const Bucket& bucket);
   Clock::time_point sum_time(const OpenStep& step);  // of its last bucket
@@ -52,6 +55,7 @@ class DeviceGradients {
  private:
   Status start(OpenStep& step, Bucket& bucket);
   comm::DeviceSums& sums() const;
+  bool may_run_ahead(const OpenStep& step) const;
   Status make_room(const OpenStep& step, const Bucket& bucket, comm::DeviceReduce& reduce);
 
   const std::unique_ptr<DeviceSide>& device_;

@@ -68,10 +68,24 @@ std::optional<DeviceTimes::Time> DeviceSide::sum_time(std::size_t index) {
 }
 
 Status DeviceSide::await_input(std::size_t index) {
+  return await(mark(index).input);
+}
+
+Status DeviceSide::follow(void* stream) {
+  if (followed_.handle() == nullptr) {
+    auto made = device::Event::create(device_);
+    if (!made) return made.error();
+    followed_ = std::move(*made);
+  } else if (auto reached = await(followed_); !reached) {
+    return reached;
+  }
+  return followed_.record(stream);
+}
+
+Status DeviceSide::await(const device::Event& mark) const {
   const device::Device::Scope scope(*device_);
-  const device::Event& ready = mark(index).input;
   for (;;) {
-    const device::CudaCode code = ready.query();
+    const device::CudaCode code = mark.query();
     if (code == device::kCudaSuccess) return {};
     if (code != device::kCudaNotReady) return device_->cuda().error(code, "wait for the program's computation");
     std::this_thread::sleep_for(kAwaitPause);

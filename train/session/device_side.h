@@ -2,8 +2,8 @@
 // memory for kept gradients, waits for the program's streams, and the times of a step's gradients and sums.
 //
 // Ownership: the session; the program keeps its memory and streams. Thread: the training thread; await_input() also on
-// the thread that reduces, keep(), wide() and parts() only there; the port on any. Failure: CUDA errors as Statuses. After some
-// of them the process must end (device::is_sticky).
+// the thread that reduces, keep(), wide() and parts() only there; the port on any. Failure: CUDA errors as Statuses.
+// After some of them the process must end (device::is_sticky).
 #pragma once
 
 #include <deque>
@@ -38,6 +38,8 @@ class DeviceSide {
   Status mark_input(std::size_t index, void* stream);
   // Waits until that work is done. It has no deadline, because this is the program's computation.
   Status await_input(std::size_t index);
+  // The same, until the work is done that the stream of the last call held then: the host stays one step ahead at most.
+  Status follow(void* stream);
   // The CUevent that mark_input() has recorded.
   void* input_mark(std::size_t index) { return mark(index).input.handle(); }
   // The CUevent to record after the sum of the step's bucket `index`.
@@ -67,6 +69,7 @@ class DeviceSide {
         times_(std::move(times)),
         state_mark_(std::move(state_mark)) {}
   const Marks& mark(std::size_t index);
+  Status await(const device::Event& mark) const;
   Status refuse_capture(void* stream) const;
   Result<void*> memory(std::vector<device::DeviceMemory>& pieces, std::size_t index, std::size_t bytes);
 
@@ -75,6 +78,7 @@ class DeviceSide {
   const std::unique_ptr<DeviceTimes> times_;
   device::Event state_mark_;
   bool is_state_marked_ = false;
+  device::Event followed_;   // of follow()
   std::mutex mutex_;         // guards the list
   std::deque<Marks> marks_;  // index = bucket
   std::vector<device::DeviceMemory> keeps_;

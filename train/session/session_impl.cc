@@ -252,7 +252,8 @@ void Session::Impl::settle_background() {
   auto& worker = *worker_;
   if (!worker.runner.in_background()) return;
   const auto& last = worker.runner.step().last_of_pass();
-  worker.device.check(worker.device.await_input(last));  // until then it computes, whatever the reducer does meanwhile
+  // Until then it computes, whatever the reducer does meanwhile.
+  worker.device.check(worker.device.await_pass(worker.runner.step()));
   worker.measurements.clock().collective_begins(worker.device.input_time(last));
   worker.keyed.close();
   settle(worker.runner.wait(), true);

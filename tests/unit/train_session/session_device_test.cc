@@ -154,6 +154,44 @@ TEST_CASE("the device's work before its last sum counts as compute, whichever th
   }
 }
 
+TEST_CASE("alone, the host goes on while the device computes the pass, and is one step ahead at most") {
+  Session session;
+  DeviceArrays arrays(session, 16);
+  session.set_data({.sample_count = 12, .batch = 4});
+  REQUIRE(session.start());
+  struct Passes {
+    std::atomic<bool> may_end{true};
+    std::atomic<int> ended{0};
+  } passes;
+  const auto step = [&] {
+    REQUIRE(session.next_batch());
+    enqueue(
+        arrays.stream(),
+        [](void* mine) {
+          auto& all = *static_cast<Passes*>(mine);
+          const auto latest = std::chrono::steady_clock::now() + std::chrono::seconds(10);
+          while (!all.may_end && std::chrono::steady_clock::now() < latest) std::this_thread::yield();
+          ++all.ended;
+        },
+        &passes);
+    session.all_reduce_device_async(arrays.gradient(), 16, arrays.stream());
+    session.wait_all_reduce();
+    session.commit_step();
+  };
+  step();  // the norm of its gradient is measured
+  CHECK(passes.ended == 1);
+  passes.may_end = false;
+  step();
+  CHECK(passes.ended == 1);
+  std::thread opener([&] {
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    passes.may_end = true;
+  });
+  step();
+  CHECK(passes.ended >= 2);
+  opener.join();
+}
+
 TEST_CASE("what the host does once the gradient is there is not compute") {
   using Clock = std::chrono::steady_clock;
   Session session;

@@ -51,14 +51,20 @@ int is_half(const DeviceReduce& reduce) {
   return reduce.element == Element::kFloat16 ? 1 : 0;
 }
 
-// A gradient in 16 bits is kept as it is, and `data` holds its values whether they were kept or not.
+// `data` holds the values of a gradient in 16 bits, whether they were kept or not.
 bool prepares_nothing(const DeviceReduce& reduce) {
-  const bool is_there =
-      reduce.narrow != nullptr ? reduce.input != Input::kNothing : reduce.input == Input::kKeep && reduce.keep == nullptr;
+  const bool is_there = reduce.narrow != nullptr ? reduce.input != Input::kNothing
+                                                 : reduce.input == Input::kKeep && reduce.keep == nullptr;
   return is_there && reduce.scale == 1.0F && !reduce.want_norms;
 }
 
 }  // namespace
+
+bool is_own_sum(const DeviceReduce& reduce) {
+  const float weight = is_exchanged(reduce) ? reduce.weights.front() : reduce.scale;
+  const bool stays = reduce.narrow == nullptr || is_exchanged(reduce);
+  return stays && reduce.input == Input::kKeep && reduce.keep == nullptr && weight == 1.0F && !reduce.want_norms;
+}
 
 Result<std::unique_ptr<BucketKernels>> BucketKernels::create(const std::shared_ptr<device::Device>& device) {
   const auto module = device::KernelModule::get(device, device::kCommunicatorKernels);
@@ -144,7 +150,6 @@ Status BucketKernels::prepare(const DeviceReduce& reduce, std::size_t index, dev
 
 Status BucketKernels::sum_parts(const DeviceReduce& reduce, std::uint32_t rank, device::CudaStream stream) const {
   const auto ranks = static_cast<std::uint32_t>(reduce.weights.size());
-  if (ranks == 1 && reduce.input == Input::kKeep && reduce.weights.front() == 1.0F) return {};
   const Shards shards{reduce.count, ranks};
   Weights weights{};
   std::ranges::copy(reduce.weights, weights.of);

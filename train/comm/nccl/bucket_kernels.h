@@ -25,6 +25,9 @@ inline void* narrow_input(const DeviceReduce& reduce) {
   return reduce.input == DeviceReduce::Input::kKept ? reduce.keep : reduce.narrow;
 }
 
+// Whether a gradient is its own sum already, where there is no other rank, and nothing is kept or measured of it.
+bool is_own_sum(const DeviceReduce& reduce);
+
 class BucketKernels {
  public:
   static Result<std::unique_ptr<BucketKernels>> create(const std::shared_ptr<device::Device>& device);
@@ -49,8 +52,7 @@ class BucketKernels {
  private:
   explicit BucketKernels(std::shared_ptr<device::Device> device) : device_(std::move(device)) {}
   double* sums(std::size_t index) const;
-  Status measure_narrow(const DeviceReduce& reduce, const void* values, double* into,
-                        device::CudaStream stream) const;
+  Status measure_narrow(const DeviceReduce& reduce, const void* values, double* into, device::CudaStream stream) const;
 
   const std::shared_ptr<device::Device> device_;
   // Written by the kernels, for several buckets each: one number per block, before and after the sum.

@@ -161,6 +161,7 @@ Status NcclCommunicator::check(const DeviceReduce& reduce) const {
 
 Status NcclCommunicator::start_sum(const DeviceReduce& reduce) {
   if (auto valid = check(reduce); !valid) return give_up(valid);
+  if (!plane_ && is_own_sum(reduce)) return usable();
   const std::size_t index = measured_.size();
   measured_.push_back(reduce.want_norms);
   // Always comes first: the kept input must be there even if the sum cannot be made.
@@ -201,7 +202,7 @@ Status NcclCommunicator::order_after_caller(device::CudaStream caller, device::C
 }
 
 Status NcclCommunicator::queue(const DeviceReduce& reduce, std::size_t index) {
-  const auto summed = plane_               ? sum_over_ranks(reduce)
+  const auto summed = plane_                 ? sum_over_ranks(reduce)
                       : is_exchanged(reduce) ? kernels_->sum_parts(reduce, 0, preparing_.handle())
                                              : Status();
   if (!summed) return summed;
@@ -215,8 +216,7 @@ Status NcclCommunicator::sum_over_ranks(const DeviceReduce& reduce) {
   if (auto built = plane_->ensure_built(); !built) return built;
   if (auto ordered = prepared_.order_before(plane_->stream()); !ordered) return ordered;
   plane_->comm()->used_by(reduce.stream);
-  const auto begun =
-      is_exchanged(reduce) ? exchange(reduce) : plane_->begin_all_reduce(reduce, operation_deadline());
+  const auto begun = is_exchanged(reduce) ? exchange(reduce) : plane_->begin_all_reduce(reduce, operation_deadline());
   return begun ? mark_sum(reduce) : begun;
 }
 
