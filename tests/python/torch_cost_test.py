@@ -231,6 +231,48 @@ class Cost(unittest.TestCase):
             run._optimizers[0].step()
             run._optimizers[0].zero_grad()
 
+    def calls_of_pass(self, layers):
+        """Of functions of the package, in the last backward pass of a model whose gradients are on a device; its parameters."""
+        model = Words(layers)
+        run = elastictrain.torch.elastic(model, torch.optim.SGD(model.parameters(), lr=0.01), TEXTS, batch=4, leave="return")
+        self.addCleanup(run.close)
+        calls = 0
+
+        def count(frame, event, _):
+            nonlocal calls
+            calls += event == "call" and "elastictrain" in frame.f_code.co_filename
+
+        for (x,) in run:
+            for bucket in run._gradients._buckets:
+                bucket.takes_each = False
+            loss = model(x).square().mean()
+            calls = 0
+            sys.setprofile(count)
+            try:
+                loss.backward()
+            finally:
+                sys.setprofile(None)
+            run._optimizers[0].step()
+            run._optimizers[0].zero_grad()
+        run.close()
+        return calls, len(list(model.parameters()))
+
+    def test_the_host_makes_one_call_for_each_gradient_of_a_device(self):
+        """It is what begins the operators of the pass."""
+        (few, fewer), (calls, parameters) = self.calls_of_pass(1), self.calls_of_pass(6)
+        self.assertLessEqual(calls - few, parameters - fewer)
+
+    def test_a_worker_alone_reads_no_elements_to_compare_them(self):
+        model = Words(1)
+        run = elastictrain.torch.elastic(model, torch.optim.SGD(model.parameters(), lr=0.01), TEXTS, batch=4, leave="return")
+        self.addCleanup(run.close)
+        with mock.patch.object(run._companion._likeness, "read") as read:
+            for (x,) in run:
+                model(x).square().mean().backward()
+                run._optimizers[0].step()
+                run._optimizers[0].zero_grad()
+        self.assertFalse(read.called)
+
     def test_sums_are_as_many_as_those_of_ddp(self):
         """Of GPT-2 with 124 million parameters; that of the words, whose gradient comes last, is one of its own."""
         with torch.device("meta"):

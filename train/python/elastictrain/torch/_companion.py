@@ -46,8 +46,10 @@ class Companion:
         self._likeness.forget()
 
     def _read_elements(self) -> None:
-        """While the device computes the pass, so that they are there at its end."""
-        self._likeness.read(self._step)
+        """While the device computes the pass, so that they are there at its end. A worker alone has nobody to be like, and its
+        host does not wait for the device."""
+        if self._session.world_size > 1:
+            self._likeness.read(self._step)
 
     def send(self, counts: bool, has_state: bool = False) -> None:
         """`counts`: this worker has samples in the step. `has_state`: it had the run's state when the step began."""
@@ -57,7 +59,10 @@ class Companion:
         self._buffers.check_constant()
         self._buffers.put()
         self._used.write(self._gradients.used)
-        self._alike.write(self._likeness.values(self._step, has_state))
+        if self._session.world_size > 1:
+            self._alike.write(self._likeness.values(self._step, has_state))
+        else:
+            self._likeness.compare_nothing()
         text = self._state.put_into(self._small)
         self._sent = text if counts else None
         for values in self._sums:

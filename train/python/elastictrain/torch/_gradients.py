@@ -5,6 +5,7 @@ that lets them leave earlier; a joiner has both before its first step. Gradients
 gradients arrive.
 """
 
+import functools
 from typing import Any, Callable, Dict, Iterable, List, Optional, Sequence, Tuple
 
 import torch
@@ -57,12 +58,15 @@ class Bucket:
 
     def take(self) -> None:
         """All gradients, with one operator."""
-        gradients = [slot.parameter.grad for slot in self.slots]
-        if any(gradient is None or gradient is view for gradient, view in zip(gradients, self.views)):
-            return _take(self.slots)
+        gradients = []
+        for slot, view in zip(self.slots, self.views):
+            gradient = slot.parameter.grad
+            if gradient is None or gradient is view:
+                return _take(self.slots)
+            gradients.append(gradient)
         try:
             with torch.no_grad():
-                torch._foreach_copy_(self.views, gradients)  # type: ignore[arg-type]
+                torch._foreach_copy_(self.views, gradients)
         except RuntimeError:
             return _take(self.slots)  # names what cannot be
         for slot in self.slots:
@@ -83,6 +87,7 @@ class Gradients:
         self._order = Order(session, len(self._slots))
         self._next = 0  # bucket to be submitted
         self._ending = False  # the end of this backward pass is awaited
+        self._receives = False  # what arrives belongs to the pass that is reduced, which has begun
         self._passes, self._pass, self._in_pass = passes, 0, False
         self._weights: List[float] = []  # of each pass's gradients
         self.active = False  # gradients of the present pass are reduced
@@ -93,7 +98,7 @@ class Gradients:
         self.after_end: Callable[[], Any] = lambda: None
         self._hooks: List[Any] = []
         for slot in self._slots:
-            self._hooks.append(slot.parameter.register_post_accumulate_grad_hook(_hook_of(self, slot)))
+            self._hooks.append(slot.parameter.register_post_accumulate_grad_hook(functools.partial(self.arrived, slot)))
             if passes > 1:
                 self._hooks.append(slot.parameter.register_hook(self._weighted))
 
@@ -101,6 +106,7 @@ class Gradients:
         """A new step; `weights` of the gradients of its passes."""
         self._weights, self._pass, self._in_pass = list(weights), 0, False
         self._next, self._ending, self.active, self.closed, self.reduced = 0, False, True, False, False
+        self._receives = False
         self._follow(self._order.begin())
         for bucket in self._buckets:
             bucket.missing = len(bucket.slots)
@@ -146,37 +152,44 @@ class Gradients:
 
     def close(self) -> None:
         """The step is over."""
-        self.active, self.closed = False, True
+        self.active, self.closed, self._receives = False, True, False
 
     def release(self) -> None:
         """The model is the program's own again."""
         for hook in self._hooks:
             hook.remove()
 
-    def arrived(self, slot: Slot) -> None:
-        if self.closed:
-            raise RuntimeError("backward() outside of a step: its gradients would not be averaged. Only batches of the run can "
-                               "be trained on")
-        if not self.active or self._pass + 1 < self._passes:
+    def arrived(self, slot: Slot, _: Any = None) -> None:
+        """The hook of a parameter: little is done here, as the host begins the next operators of the pass meanwhile."""
+        if not self._receives and not self._begin():
             return
-        if self.reduced:
-            raise RuntimeError("a second backward() in one step: its gradients would not be averaged. Use `with "
-                               "run.no_sync():` for all but the last one")
-        if not self._ending:
-            self._ending = True
-            torch.autograd.Variable._execution_engine.queue_callback(self.end)
-            self.at_first()
         bucket = slot.bucket
         if not slot.arrived:
             slot.arrived = True
             bucket.missing -= 1
-            self._order.arrived(slot.number)
+            if not self._order.is_known:
+                self._order.arrived(slot.number)
         if bucket.takes_each:
             _take((slot,))
         if bucket.missing == 0:
             if not bucket.takes_each:
                 bucket.take()
             self._submit_complete()
+
+    def _begin(self) -> bool:
+        """At the first gradient of a pass: whether the pass is to be reduced."""
+        if self.closed:
+            raise RuntimeError("backward() outside of a step: its gradients would not be averaged. Only batches of the run can "
+                               "be trained on")
+        if not self.active or self._pass + 1 < self._passes:
+            return False
+        if self.reduced:
+            raise RuntimeError("a second backward() in one step: its gradients would not be averaged. Use `with "
+                               "run.no_sync():` for all but the last one")
+        self._ending = self._receives = True
+        torch.autograd.Variable._execution_engine.queue_callback(self.end)
+        self.at_first()
+        return True
 
     def _weighted(self, gradient: torch.Tensor) -> torch.Tensor:
         """Of one pass, before it is added to those of the earlier ones."""
@@ -196,6 +209,7 @@ class Gradients:
 
     def end(self) -> None:
         """At the end of the backward pass, on the thread that called it: waits for all sums."""
+        self._receives = False
         self._fill(bucket for bucket in self._buckets if bucket.missing)
         self._submit_complete()
         self.before_end()
@@ -253,10 +267,6 @@ def _current_stream(device: torch.device) -> int:
     """As torch.cuda.current_stream(), whose object costs more than the rest of a sum's begin on the host."""
     handle = getattr(torch._C, "_cuda_getCurrentRawStream", None)
     return int(handle(device.index)) if handle is not None else int(torch.cuda.current_stream(device).cuda_stream)
-
-
-def _hook_of(gradients: Gradients, slot: Slot) -> Callable[[torch.Tensor], None]:
-    return lambda _: gradients.arrived(slot)
 
 
 def _slots_of(named: List[Tuple[str, torch.Tensor]]) -> List[Slot]:

@@ -52,6 +52,10 @@ class Likeness:
         self._mine = found if has_state else None
         return found
 
+    def compare_nothing(self) -> None:
+        """In this step: there is no other worker."""
+        self._mine = None
+
     def check(self, mean: Sequence[float]) -> None:
         """Of the workers with samples. Raises Unequal that names a tensor whose value here is another one."""
         if self._mine is None:

@@ -16,31 +16,31 @@ class Order:
 
     def __init__(self, session: Session, count: int) -> None:
         self._session, self._count = session, count
-        self._is_known = False
+        self.is_known = False
         self._seen: List[int] = []
         session.share_early(NAME, UNKNOWN)
 
     def begin(self) -> Optional[List[int]]:
         """When a step begins: the order, once, when it has become known."""
-        if self._is_known:
+        if self.is_known:
             return None
         self._seen = []
         value = self._session.early(NAME)
         if value == UNKNOWN:
             return None
-        self._is_known = True
+        self.is_known = True
         order = list((ctypes.c_uint32 * (len(value) // 4)).from_buffer_copy(value))
         # A checkpoint may be of another model.
         return order if sorted(order) == list(range(self._count)) else None
 
     def arrived(self, number: int) -> None:
-        if not self._is_known:
-            self._seen.append(number)
+        """While the order is not known."""
+        self._seen.append(number)
 
     def settle(self) -> None:
         """After the sums of a step, each time if it has several: the first worker's order counts from the next step on.
         Strategies that let workers differ exchange nothing here."""
-        if self._is_known or self._session.synchronization != "s-sgd":
+        if self.is_known or self._session.synchronization != "s-sgd":
             return
         missing = set(range(self._count)) - set(self._seen)
         order = (ctypes.c_uint32 * self._count)(*self._seen, *sorted(missing))
