@@ -151,7 +151,7 @@ def parts(quick, story_filter, logs=None):
         Part("gpu-kill", "one of three killed", 40, row("gpu-kill", repetitions)),
         Part("gpu-swap", "changes of size", 80 if quick else 190, row("gpu-swap", repetitions)),
         Part("trainer", "a data set on CPUs and GPUs", 60, lambda: gpu_trainer.lines(quick)),
-        Part("torch", "PyTorch programs", 90 if quick else 180, lambda: gpu_torch.lines(quick)),
+        Part("torch", "PyTorch programs", 140 if quick else 230, lambda: gpu_torch.lines(quick)),
         Part("stories", "all changes and losses", 600, lambda: stories(story_filter, logs)),
         Part("beside", "builds beside a busy communicator", 60,
              answers(lambda: nccl.side_builds(rank, 10 if quick else 50, "LAZY"))),
@@ -162,7 +162,7 @@ def parts(quick, story_filter, logs=None):
         Part("leaks", "many generations", 60, answers(lambda: nccl.leaks(rank, 20 if quick else 100))),
         Part("gpu-builds", "ways to build", 100, row("gpu-builds", 2)),
         Part("overlap", "sums beside the backward pass", 45, row("gpu-overlap", 1 if quick else 3), "better"),
-        Part("gpu-torch", "ResNet-50 and GPT-2 beside DDP", 210 if quick else 420, row("gpu-torch", 1 if quick else 3), "needed"),
+        Part("gpu-torch", "ResNet-50 and GPT-2 beside DDP", 255 if quick else 465, row("gpu-torch", 1 if quick else 3), "needed"),
         Part("gpu-overhead", "against bare NCCL", 60, row("gpu-overhead", repetitions), "needed"),
         Part("gpu-monitors", "with monitors and without", 60, row("gpu-monitors", repetitions), "needed"),
     ]

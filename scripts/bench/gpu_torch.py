@@ -25,7 +25,7 @@ STEPS = 60
 MODES = {"float32": 1e-3, "stream": 1e-3, "amp": 0.05, "bfloat16": 0.1}
 # Options of torch_peer/gpu_step.py, and how many pairs at most.
 SPEEDS = {"resnet50": (["--model", "resnet50"], 3), "gpt": (["--model", "gpt"], 3),
-          "gpt-compiled": (["--model", "gpt", "--compile", "default"], 1)}
+          "gpt-bfloat16": (["--model", "gpt", "--bfloat16"], 1), "gpt-compiled": (["--model", "gpt", "--compile", "default"], 1)}
 TRIED_ON_CPU = ["--device", "cpu", "--small", "--batch", "4", "--steps", "10"]
 
 
@@ -161,9 +161,9 @@ def lines(quick):
     except rows.Unavailable as reason:
         yield True, f"SKIPPED: {reason}"
         return
-    for mode in ("float32", "amp") if quick else MODES:
+    for mode in ("float32", "amp", "bfloat16") if quick else MODES:
         yield same_as_one(python, mode)
-    for mode in ("amp",) if quick else ("float32", "amp"):
+    for mode in ("amp", "bfloat16") if quick else ("float32", "amp", "bfloat16"):
         yield through_changes(python, mode)
 
 

@@ -36,6 +36,7 @@ def parse():
     parser.add_argument("--package", action="append", default=[], type=lambda text: text.split("=", 1), metavar="NAME=FOLDER")
     parser.add_argument("--model", choices=["resnet50", "gpt"], default="resnet50")
     parser.add_argument("--batch", type=int, help="samples of each worker in a step (64 images, 8 texts)")
+    parser.add_argument("--bfloat16", action="store_true", help="parameters and gradients of 16 bits")
     parser.add_argument("--compile", default="", metavar="MODE", help="of torch.compile()")
     parser.add_argument("--rounds", type=int, default=1)
     parser.add_argument("--warm", type=int, default=15)
@@ -147,6 +148,8 @@ class Trainer:
             length = 64 if options.small else 1024
             self.inputs = self.labels = torch.randint(0, 512, (2 * options.batch, length), device=self.kind)
             self.optimizer = torch.optim.AdamW(self.model.parameters(), lr=1e-4, fused=self.kind == "cuda")
+        if options.bfloat16:
+            self.model.to(torch.bfloat16)
         self.marks = []  # of each step: its begin, the end of its pass, of backward(), of the update
         self.counts = set()  # samples in a step
         # The gradient that comes last is that of the parameter which is used first.
@@ -206,7 +209,7 @@ class Trainer:
                  "idle": [one[3].ms_until(two[0]) for one, two in steps]}
         medians = " ".join(f"{name}_ms={statistics.median(values):.2f}" for name, values in parts.items())
         per_s = 1000 * len(steps) / sum(parts["step"])
-        print(f"{side} {self.options.model} compile={self.options.compile or 'no'} workers={workers} "
+        print(f"{side} {self.options.model}{' bfloat16' * self.options.bfloat16} compile={self.options.compile or 'no'} workers={workers} "
               f"samples={self.options.batch} steps_per_s={per_s:.4f} {medians}", flush=True)
 
 
