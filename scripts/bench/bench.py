@@ -75,6 +75,7 @@ BENCHMARKS = {
     "noise-scale": (plan.noise_scale, "the gradient noise scale of a quadratic and of optdigits, both known; beside KungFu's"),
     "mpi-swap": (mpi.mpi_swap, "over MPI: all-reduce beside MPI's own with 2 and 8 ranks, the swap; changes of runs of 8"),
     "ssh-64": (scale.ssh_64, "64 ssh hosts until all agents are up"),
+    "start-many": (scale.start_many, "64 hosts behind a jump host, sshd's default limits, five boot 10 s late: until all train"),
     "slurm-start": (slurm.slurm_start, "under a real Slurm: from the job's start to the first step, beyond srun's own time"),
     "straggler-detect": (straggler.detect, "steps until a straggler is named, false alarms; simulated, recorded noise"),
     "straggler-recover": (straggler.recover, "throughput after replace and after rebalance; simulated, recorded noise"),

@@ -5,11 +5,13 @@ import os
 import statistics
 import subprocess
 import tempfile
+import threading
 import time
 
 import rows
 from communicator import program
 from harness import Run, job, synthetic, wait_until
+from lab import Lab, call, find_tool
 
 # Runs the remote command here. Everything before the host is an option, `--` ends them.
 FAKE_SSH = """#!/bin/sh
@@ -69,6 +71,60 @@ def ssh_64(repetitions):
     series = ", ".join(f"{count}: {seconds:.2f} s" for count, seconds in median.items())
     yield rows.below("ssh-64", median[64] - own, "s", 1,
                      f"beyond ssh's own {own:.2f} s (a fake ssh that runs the command here); {series}; {per_host:.1f} ms a host")
+
+
+MANY_HOSTS = 64
+LATE_HOSTS = 5
+LATE_S = 10
+MOST_S = 120
+
+
+def set_link(lab, host, up):
+    """As a host boots: nobody's caches are told."""
+    call(find_tool("ip"), "-n", lab.switch, "link", "set", host.link, "up" if up else "down")
+
+
+def start_late(lab, hosts, parallelism):
+    """From the boot of the last of `hosts` until a worker of every host trains, in s; the same since the command; and how many
+    of those that were there from the start had to be tried again."""
+    late = hosts[-LATE_HOSTS:]
+    booted = []
+
+    def boot():
+        for host in late:
+            set_link(lab, host, True)
+        booted.append(time.time())
+
+    for host in late:
+        set_link(lab, host, False)
+    config = job(workers=(1, len(hosts), len(hosts)), trainer=synthetic(parameter_bytes=4000),
+                 hosts={"list": [f"{host.name}:1" for host in hosts]}, launcher={"parallelism": parallelism})
+    timer = threading.Timer(LATE_S, boot)
+    try:
+        with Run(config, lab=lab) as run:
+            begun = time.time()
+            timer.start()
+            all_train = run.wait_event("generation", timeout=MOST_S, world_size=len(hosts))["t"]
+            lost = {record["host"] for record in run.events("agent_lost")}
+            run.do("stop", run.name)
+            run.wait(60)
+    finally:
+        timer.cancel()
+        for host in late:
+            set_link(lab, host, True)
+    return all_train - booted[0], all_train - begun, len(lost - {host.name for host in late})
+
+
+def start_many(repetitions):
+    """With as many connections at once as by default, and with all, some of which the jump host's sshd then drops."""
+    with Lab(hosts=MANY_HOSTS + 1, jump="node1", sshd_limits=()) as lab:
+        for parallelism, name in ((10, "start-many"), (MANY_HOSTS, "start-many/at-once")):
+            found = [start_late(lab, lab.hosts[1:], parallelism) for _ in range(min(repetitions, 3))]
+            beyond, whole, dropped = zip(*found)
+            yield rows.below(name, statistics.median(beyond), "s", 3,
+                             f"{MANY_HOSTS} hosts behind a jump host, both under sshd's default limits, {parallelism} at once; "
+                             f"{LATE_HOSTS} boot {LATE_S} s late; all train, beyond the last boot {rows.spread(beyond, 2)}, since "
+                             f"the command {rows.spread(whole, 2)}; {max(dropped)} other hosts had to be tried again")
 
 
 def agents_1000(repetitions):

@@ -147,7 +147,7 @@ class Host:
 
 
 class Lab:
-    def __init__(self, hosts=3, rate=None, hide=(), sshd_hosts=None):
+    def __init__(self, hosts=3, rate=None, hide=(), sshd_hosts=None, jump=None, sshd_limits=("MaxStartups 200", "MaxSessions 200")):
         require_root()
         for tool in ("ip", "tc", "unshare", "sshd", "ssh", "ssh-keygen"):
             find_tool(tool)
@@ -159,6 +159,8 @@ class Lab:
             file.write(f"{os.getpid()} {_start_time(os.getpid())}")
         self.rate = rate
         self.hide = list(hide)
+        self.jump = jump  # the name of a host through which ssh reaches the others
+        self.sshd_limits = list(sshd_limits)
         self.switch = f"{PREFIX}-{self.token}-switch"
         self.head = Host(self, "head", 1)
         self.hosts = [Host(self, f"node{number}", number + 1) for number in range(1, hosts + 1)]
@@ -265,6 +267,7 @@ class Lab:
                  "StrictHostKeyChecking yes", "User root"]
         for host in self.hosts:
             lines += [f"Host {host.name}", f"  HostName {host.address}"]
+            lines += [f"  ProxyJump {self.jump}"] if self.jump not in (None, host.name) else []
         return "\n".join(lines) + "\n"
 
     def _start_sshd(self, host):
@@ -272,7 +275,7 @@ class Lab:
         os.makedirs("/run/sshd", mode=0o755, exist_ok=True)
         self._write(f"{host.name}.sshd_config", "\n".join([
             f"ListenAddress {host.address}", f"HostKey {self.path(host.name + '.key')}", "PidFile none", "UsePAM no",
-            "StrictModes no", "PermitRootLogin yes", "PasswordAuthentication no", "MaxStartups 200", "MaxSessions 200",
+            "StrictModes no", "PermitRootLogin yes", "PasswordAuthentication no", *self.sshd_limits,
             f"AuthorizedKeysFile {self.path('authorized_keys')}", "LogLevel VERBOSE",
             *self._set_env()]) + "\n")
         covered = [*self.hide, home]
