@@ -45,6 +45,22 @@ class Descending(Sampler):
         return self.size
 
 
+class Prefetcher:
+    """Has the next batch when it gives one."""
+
+    def __init__(self, loader):
+        self.batches = iter(loader)
+        self.preload()
+
+    def preload(self):
+        self.ahead = next(self.batches, None)
+
+    def next(self):
+        batch = self.ahead
+        self.preload()
+        return batch
+
+
 class Script:
     def __init__(self):
         self.rank, self.world_size = dist.get_rank(), dist.get_world_size()
@@ -71,6 +87,8 @@ class Script:
         is_alone = len(counted) == len(samples) and dist.get_world_size() > 1  # in the pass before it is a member
         if CASE == "contrast" and samples[0] in counted and not is_alone:  # otherwise it has no samples in the step
             assert everything.sort().values.equal(counted), f"{everything} for a step of {counted}"
+        if CASE == "skip-alone" and not is_alone:
+            assert abs(float(gradient.sum()) + 1) < 1e-3, "the mean is that of the samples with which a pass was made"
         if gradient.any():
             gradient.div_(gradient.abs()[gradient != 0].min()).round_()
         if CASE in ("ordered", "descending"):
@@ -107,11 +125,29 @@ class Script:
             self.as_announced()
         elif CASE.startswith("accumulate"):
             self.accumulate()
+        elif CASE == "prefetch":
+            prefetcher = Prefetcher(self.loader)
+            while (batch := prefetcher.next()) is not None:
+                self.step(batch)
         else:
             for number, batch in enumerate(self.loader):
+                if CASE.startswith("skip") and self.skips(number):
+                    continue
                 self.step(batch)
                 if CASE == "break" and number == 2:
                     break
+
+    def skips(self, number):
+        """Whether the batch is left out: by all, as one of them wants it; or by one alone, once."""
+        if CASE == "skip-alone":
+            is_wanted = dist.get_rank() == 1 and self.epoch == 2 and number == 3 and not os.path.exists(STOP + "ped")
+            if is_wanted:
+                with open(STOP + "ped", "w"):
+                    pass
+            return is_wanted
+        is_wanted = torch.tensor(float(number % 4 == 2 and dist.get_rank() == 0))
+        dist.all_reduce(is_wanted, op=dist.ReduceOp.MAX)
+        return bool(is_wanted)
 
     def with_length(self):
         last = len(self.loader) - 1
@@ -198,7 +234,8 @@ def main():
     script = Script()
     (script.run_in_cycle if CASE == "cycle" else script.run)()
     counts = script.model.module.counts.detach()
-    print(f"ends in epoch {script.epoch}, {script.last}, counted {int(counts.min())} to {int(counts.max())}", flush=True)
+    print(f"ends in epoch {script.epoch}, {script.last}, counted {int(counts.min())} to {int(counts.max())}, {int(counts.sum())} in all",
+          flush=True)
     dist.destroy_process_group()
 
 

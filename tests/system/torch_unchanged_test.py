@@ -36,7 +36,7 @@ class Changed(Case):
             run.wait_more_steps(8, START_S)
             self.ends(run)
             self.assertNotIn("Traceback", run.text())
-            self.assertEqual(run.events("worker_lost"), [])
+            self.assertEqual(run.events("loss"), [])
             return run.text()
 
     def wait_size(self, run, size):
@@ -83,6 +83,7 @@ class Changed(Case):
             self.assertEqual(run.wait(END_S), status, run.text()[-3000:])
             run.wait_no_processes()
             self.assertIn(sentence, run.text())
+            return run.text()
 
 
 @unittest.skipIf(PYTHON is None, WHY_NOT)
@@ -323,6 +324,31 @@ class Loops(Changed):
             run.wait_more_steps(4, START_S)
             self.ends(run)
             self.assertNotIn("Traceback", run.text())
+
+    def test_a_prefetcher_of_its_own_is_refused_before_the_first_step(self):
+        text = self.refuses("torch_loops.py", "prefetch", "this script took a batch and made no backward pass with it")
+        self.assertRegex(text, r"torch_loops\.py:\d+ \(preload\): this script took a batch")
+        self.assertNotIn("step 1", text)
+
+    def test_batches_that_all_workers_leave_out(self):
+        text = self.resized("torch_loops.py", "skip", (2, 3, 1))
+        [(epochs, total)] = set(re.findall(r"ends in epoch (\d+), .*, (\d+) in all", text))
+        left_out = int(re.findall(r"left out: (\d+) samples", text)[-1])
+        self.assertGreater(left_out, 0)
+        self.assertEqual(int(total) + left_out, int(epochs) * 480)
+
+    def test_a_batch_that_one_worker_leaves_out(self):
+        with self.started("torch_loops.py", "skip-alone", (1, 2, 2)) as run:
+            run.wait_text("elastictrain: left out: 32 samples", START_S)
+            first = pids(run.status())[0]
+            run.wait_event("loss", timeout=START_S)
+            run.wait_size(2, START_S)
+            run.wait_more_steps(8, START_S)
+            self.assertEqual(pids(run.status())[0], first)
+            self.ends(run)
+            self.assertRegex(run.text(), r"torch_loops\.py:\d+ \(train\): this worker's script made no backward pass with a batch, and others did")
+            ends = set(re.findall(r"ends in epoch (\d+), .*, (\d+) in all", run.text()))
+            self.assertEqual([int(epochs) * 480 - int(total) for epochs, total in ends], [32])
 
     def test_a_loss_over_the_batches_of_all_workers(self):
         text = self.resized("torch_loops.py", "contrast", (2, 3, 1, 2))

@@ -1,5 +1,5 @@
-"""What travels with the gradients, behind the last bucket of each step. In host memory: which parameters have a gradient, some
-elements of parameters that are compared, and the small values as one float for each byte. In that of the model's device: the
+"""What travels with the gradients, behind the last bucket of each step. In host memory: which parameters have a gradient, whether
+the worker made a pass, some elements of parameters that are compared, and the small values as one float for each byte. In that of the model's device: the
 buffers that the forward pass wrote. Nothing here waits for a device.
 """
 
@@ -24,7 +24,7 @@ class Companion:
                  device: torch.device) -> None:
         self._session, self._gradients, self._buffers, self._state = session, gradients, buffers, state
         self._likeness = likeness
-        sizes = (gradients.count, likeness.count, state.floats)
+        sizes = (gradients.count + 1, likeness.count, state.floats)
         if device.type == "cpu":  # one sum for all
             whole = torch.zeros(sum(sizes) + buffers.count())
             lane, written = whole.split((sum(sizes), buffers.count()))
@@ -38,6 +38,7 @@ class Companion:
         self._step, self._is_first = 0, True
         gradients.at_first = self._read_elements
         self.is_given_up = False  # the others finish the step without this worker
+        self.trained = 1.0  # of the step's samples, the share with which a pass was made
 
     def open(self, step: int) -> None:
         """The step of this number begins."""
@@ -51,14 +52,15 @@ class Companion:
         if self._session.world_size > 1:
             self._likeness.read(self._step)
 
-    def send(self, counts: bool, has_state: bool = False) -> None:
-        """`counts`: this worker has samples in the step. `has_state`: it had the run's state when the step began."""
+    def send(self, counts: bool, has_state: bool = False, trains: bool = True) -> None:
+        """`counts`: this worker has samples in the step. `has_state`: it had the run's state when the step began. `trains`: it
+        made a pass."""
         if not self._is_first:
             self._buffers.again()
         self._is_first = False
         self._buffers.check_constant()
         self._buffers.put()
-        self._used.write(self._gradients.used)
+        self._used.write([*self._gradients.used, float(trains)])
         if self._session.world_size > 1:
             self._alike.write(self._likeness.values(self._step, has_state))
         else:
@@ -76,7 +78,8 @@ class Companion:
             return None
         self._likeness.check(self._alike.read())
         self._buffers.take()
-        return self._used.read()
+        *used, self.trained = self._used.read()
+        return used
 
     def take_equal(self) -> Optional[List[float]]:
         """As take(). Where workers differ the newest go, and the values are taken of the sums that the others have repeated."""

@@ -220,6 +220,26 @@ class Gradients:
             self._hand_out(used)
             self._order.settle()
 
+    def end_without_pass(self) -> None:
+        """The sums of a step in which this worker makes no pass. Each `.grad` keeps its values."""
+        kept = [bucket.flat.clone() for bucket in self._buckets]
+        for bucket in self._buckets:
+            bucket.flat.zero_()
+            bucket.missing = 0
+        self._submit_complete()
+        self.before_end()
+        self._session.wait_all_reduce()
+        self.reduced = True
+        if self.after_end() is not None:
+            self._order.settle()
+        for bucket, values in zip(self._buckets, kept):
+            bucket.flat.copy_(values)
+
+    def scale(self, factor: float) -> None:
+        """The means of this step."""
+        for bucket in self._buckets:
+            bucket.flat.mul_(factor)
+
     def _fill(self, buckets: Iterable[Bucket]) -> None:
         """With parameters that this pass did not use; earlier passes of the step may have."""
         rest = []

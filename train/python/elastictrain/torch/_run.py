@@ -316,7 +316,11 @@ class ElasticRun:
             self._open_gradients(batch)
         self._parts.clear()
         self._is_taken = True
-        self._gradients.end()
+        self._trains = False
+        self._gradients.end_without_pass()
+        self._trains = True
+
+    _trains = True  # there is a pass in the open step
 
     def _commit(self) -> None:
         if not self._gradients.reduced:
@@ -363,7 +367,7 @@ class ElasticRun:
         self.session.phase(None)
         batch = self._batch
         is_equal = not self._is_new and self.session.synchronization == "s-sgd"  # other strategies let workers differ
-        self._companion.send(batch is not None and batch.local_samples > 0, is_equal)
+        self._companion.send(batch is not None and batch.local_samples > 0, is_equal, self._trains)
 
     def _take_companion(self) -> Optional[List[float]]:
         used = self._companion.take_equal()

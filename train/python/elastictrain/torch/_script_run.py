@@ -14,6 +14,7 @@ from ._lengths import Lengths, Place
 from ._run import ElasticRun
 from ._tail import Tail
 from ._takeover import Takeover
+from .progress import _frames
 from .. import session as _session
 from ..errors import ElasticError
 from ..session import Batch, Change
@@ -22,6 +23,9 @@ from ..session import Batch, Change
 NOT_TRAINED = ("this script took a batch and made no backward pass with it before it took the next one, as a loader that fetches "
                "ahead does, or a loop that leaves out a batch. Each batch of the training loader needs one, before the next one is "
                "taken; an option such as --no-prefetcher may do that")
+LEFT_OUT = ("this worker's script made no backward pass with a batch, and others did with theirs. It has left out their update, so that "
+            "another worker takes its place. All workers must leave out a batch together, by an all_reduce() of whether one is to be "
+            "left out, or none, by a loss that is multiplied by 0")
 NUMBER_OF_BATCHES = "Start it with ELASTICTRAIN_ACCUMULATION=N, the number of batches of each update"
 
 
@@ -140,10 +144,12 @@ class ScriptRun(ElasticRun):
     def extras(self) -> Tuple[Any, Any]:
         """Reads and replaces what of a script's progress the run itself holds."""
         def read() -> Any:
-            return {"lengths": self._lengths.state(), "samples": (self.samples_used, self.samples_with_open_step), **self.tail.values()}
+            return {"lengths": self._lengths.state(), "samples": (self.samples_used, self.samples_with_open_step),
+                    "left_out": self._left_out, **self.tail.values()}
 
         def write(values: Any) -> None:
             self._lengths.set_state(values["lengths"])
+            self._left_out = values.get("left_out", 0)
             if self.takeover is not None and self.takeover.is_rehearsing:
                 self.tail.go_back_to(values)
                 self._resumed = [pair for held in self.held for pair in held.copies()]
@@ -262,7 +268,8 @@ class ScriptRun(ElasticRun):
         elif self._batch is not None:
             self._check_number_of_batches()
             self._is_at_update = True
-            self.takeover.at_update(self._batch.step, self._aside.is_announced)
+            self.takeover.at_update(self._batch.step, self._is_changed)
+            self._is_changed = False
 
     def _check_number_of_batches(self) -> None:
         """All workers make an update in the same batch, a new one as well."""
@@ -274,6 +281,7 @@ class ScriptRun(ElasticRun):
             self.takeover.obstacle = f"it makes an update from {batches} batches, and no setting says so. {NUMBER_OF_BATCHES}"
         self._batches_of_update, self._has_updated = 0, True
 
+    _is_changed = False  # since the last update there was a change of the membership
     _batches_of_update = 0  # taken since the last one
     _has_updated = False
 
@@ -310,7 +318,9 @@ class ScriptRun(ElasticRun):
     def _open(self) -> None:
         super()._open()
         self._is_updated = self._is_at_update = False
-        if self._batch is not None and self.takeover is not None and not self._follows and self._aside.is_announced:
+        is_announced = self._batch is not None and self.takeover is not None and self._aside.is_announced
+        self._is_changed |= is_announced
+        if is_announced and not self._follows:
             self._aside.open()
         if self._batch is not None and self.takeover is not None and not self._stops:
             self._follow_length()
@@ -331,8 +341,44 @@ class ScriptRun(ElasticRun):
 
     def _commit(self) -> None:
         if not self._gradients.reduced and self.takeover is not None:
-            raise ElasticError(NOT_TRAINED)
+            self._leave_out()
         super()._commit()
+
+    def _leave_out(self) -> None:
+        """The script goes on to the next batch and has made no pass with this one. Where all workers do so nothing is learned in
+        the step. One that does so alone is behind by an update, of which the others know."""
+        if self.accumulation > 1 or self._gradients.has_begun or not (self._has_updated or self._is_newcomer):
+            raise ElasticError(f"{_frames.place()}{NOT_TRAINED}")
+        self._buffers.restore()
+        self._pass_without_data()
+        self._batches_of_update = 0
+        if self._companion.trained > 0:
+            raise ElasticError(f"{_frames.place()}{LEFT_OUT}")
+        self._tell_left_out(0)
+
+    def _take_companion(self) -> Optional[List[float]]:
+        used, batch = super()._take_companion(), self._batch
+        if used is not None and batch is not None and self._trains:
+            trained = round(self._companion.trained * batch.global_samples)
+            if 0 < trained < batch.global_samples:
+                self._gradients.scale(batch.global_samples / trained)
+                self._tell_left_out(trained)
+        return used
+
+    def _tell_left_out(self, trained: int) -> None:
+        """`trained`: samples of the step with which a pass was made."""
+        batch = self._batch
+        assert batch is not None
+        is_first, self._left_out = not self._left_out, self._left_out + batch.global_samples - trained
+        if is_first or trained:
+            self._tell("left_out", f"{self._left_out} samples until step {batch.step}, with which the script made no backward pass")
+
+    def _tell(self, key: str, text: str) -> None:
+        self.note(key, text)
+        if self.rank == 0:
+            print(f"elastictrain: {key.replace('_', ' ')}: {text}", file=sys.stderr, flush=True)
+
+    _left_out = 0  # samples, of all workers
 
     def _before_commit(self) -> None:
         self._may_be_joined = "change" in self.session.boundary()
@@ -358,10 +404,9 @@ class ScriptRun(ElasticRun):
     def _tell_what_is_left(self) -> None:
         left = self._lengths.carried(self._place_in_data()) if self._batch is not None and self.takeover is not None else 0
         if left:
-            text = f"{left} samples of the last epoch: its loop would have been longer than len(loader) had said"
-            self.note("not_trained", text)
-            if self.rank == 0:
-                print(f"elastictrain: not trained: {text}", file=sys.stderr, flush=True)
+            self._tell("not_trained", f"{left} samples of the last epoch: its loop would have been longer than len(loader) had said")
+        if self._left_out:
+            self._tell("left_out", f"{self._left_out} samples in all, with which the script made no backward pass")
 
     def _end(self) -> None:
         super()._end()

@@ -29,6 +29,12 @@ def frames() -> List[types.FrameType]:
     return found[:own][::-1]
 
 
+def place() -> str:
+    """Where the script is, as the begin of a sentence."""
+    stack = frames()
+    return f"{site_of(stack[-1])}: " if stack else ""
+
+
 def _is_start(code: types.CodeType) -> bool:
     """Of what runs the main module."""
     return code is _hook.run_main.__code__ or code.co_filename == _hook.OURS + "_fork_server.py"
