@@ -12,16 +12,18 @@ bool is_among(const Slots& slots, Slot slot) {
 
 }  // namespace
 
-// The other one of a pair stays; anybody else has given back the slot by then, or was wrong.
+// The other one of a pair stays; anybody else has given back the slot by then, or was wrong. Where the record does not
+// say that it gave it back, it gets another lease.
 void LeaseBook::recall_tenant(Holder holder, Slot slot, Holder beside) {
   Place& place = *find(slot);
   Tenant* tenant = place.of(holder);
   const bool shares = beside != kNobody && place.first.holder == beside && place.second.holder == kNobody;
   if (tenant == nullptr) {
     while (!shares && place.first.holder != kNobody) {
-      const Holder before = place.first.holder;
-      set_unplanned(slot, before);
-      leave(slot, before);
+      const Tenant before = place.first;
+      if (before.leased) accounts_[before.holder].changed = true;
+      set_unplanned(slot, before.holder);
+      leave(slot, before.holder);
     }
     tenant = &enter(slot, holder);
     place.packed = shares;

@@ -67,15 +67,21 @@ Status ClusterJournal::read(const Take& take) {
   torn_ = !rest.empty();
   bytes_ += rest.size();
   if (torn_) report_("the last line of the journal " + path_ + " was cut off; it is kept");
-  if (unreadable_ > 0) report_(std::to_string(unreadable_) + " lines of the journal " + path_ + " cannot be read");
+  if (unreadable_ > 0) {
+    report_(std::to_string(unreadable_) + " lines of the journal " + path_ + " cannot be read, the first is line " +
+            std::to_string(first_unreadable_) +
+            ": they are left out, and the lines after them count. Runs say what they hold as they come back; look "
+            "at elastictrain queue for a job that is missing");
+  }
   return {};
 }
 
 void ClusterJournal::take_line(const std::string& line, const Take& take) {
+  ++lines_;
   if (is_blank(line)) return;
   const auto read = read_journal_line(line, hosts_);
   if (!read) {
-    ++unreadable_;
+    if (unreadable_++ == 0) first_unreadable_ = lines_;
     return;
   }
   sequence_ = std::max(sequence_, read->sequence);

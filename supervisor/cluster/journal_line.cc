@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "supervisor/cluster/cluster_journal.h"
+#include "supervisor/cluster/lease_protocol.h"
 #include "supervisor/protocol/json_text.h"
 
 namespace elastictrain::cluster {
@@ -228,13 +229,20 @@ struct Encode {
 // --- From JSON. A field of a wrong type throws; read_journal_line() catches it.
 
 struct UnknownHost {};
-struct NotWhole {};
+struct NotWhole {};  // or too large
 
 // The conversion of 1e30 to an integer is undefined.
 template <class Number>
 Number whole(const nlohmann::json& value) {
   if (!value.is_number_integer()) throw NotWhole();
   return value.get<Number>();
+}
+
+// Memory is taken for as many slots as a number says.
+std::uint32_t below(std::uint32_t end, const nlohmann::json& value) {
+  const auto number = whole<std::uint64_t>(value);
+  if (number >= end) throw NotWhole();
+  return static_cast<std::uint32_t>(number);
 }
 
 jobs::Slots slots_from(const nlohmann::json& list, const Hosts& hosts) {
@@ -244,7 +252,7 @@ jobs::Slots slots_from(const nlohmann::json& list, const Hosts& hosts) {
     const auto found = std::find_if(hosts.begin(), hosts.end(), [&](const auto& host) { return host.name == name; });
     if (found == hosts.end()) throw UnknownHost();
     const auto host = static_cast<std::uint32_t>(found - hosts.begin());
-    for (const auto& number : one.at("slots")) slots.push_back({host, whole<std::uint32_t>(number)});
+    for (const auto& number : one.at("slots")) slots.push_back({host, below(kMaxSlotsOfHost, number)});
   }
   std::sort(slots.begin(), slots.end());
   slots.erase(std::unique(slots.begin(), slots.end()), slots.end());
@@ -303,10 +311,16 @@ record::PolicyAsked asked_from(const nlohmann::json& in) {
 Hosts hosts_from(const nlohmann::json& list) {
   Hosts hosts;
   for (const auto& host : list) {
-    hosts.push_back(
-        {host.at("host").get<std::string>(), whole<std::uint32_t>(host.at("slots")), host.value("job", std::string())});
+    hosts.push_back({host.at("host").get<std::string>(), below(kMaxSlotsOfHost + 1, host.at("slots")),
+                     host.value("job", std::string())});
   }
   return hosts;
+}
+
+// The number of a host is its place in the list, for as long as there is a journal.
+bool extends(const Hosts& list, const Hosts& before) {
+  const auto same = [](const jobs::HostLine& one, const jobs::HostLine& other) { return one.name == other.name; };
+  return list.size() >= before.size() && std::equal(before.begin(), before.end(), list.begin(), same);
 }
 
 std::optional<jobs::Record> helpers_from(const nlohmann::json& in) {
@@ -374,7 +388,8 @@ std::optional<jobs::Record> record_of_job(const std::string& event, const nlohma
                            in.at("by").get<std::string>()};
   }
   if (event == "overdue") return record::Overdue{job, slots_from(in.at("slots"), hosts)};
-  if (event == "left") return record::Left{job, whole<int>(in.at("status")), in.at("why").get<std::string>(), in.value("resume", true)};
+  if (event == "left")
+    return record::Left{job, whole<int>(in.at("status")), in.at("why").get<std::string>(), in.value("resume", true)};
   if (event == "ended") return ended_from(in, job);
   return std::nullopt;
 }
@@ -384,7 +399,11 @@ std::optional<jobs::Record> record_from(const nlohmann::json& in, const Hosts& h
   if (event == "cluster_begins") {
     return record::Began{in.at("version").get<std::string>(), in.at("policy").get<std::string>()};
   }
-  if (event == "hosts") return record::Hosts{hosts_from(in.at("hosts"))};
+  if (event == "hosts") {
+    record::Hosts one{hosts_from(in.at("hosts"))};
+    if (extends(one.hosts, hosts)) return one;
+    return std::nullopt;
+  }
   if (event == "helpers") return helpers_from(in);
   if (event == "decided") return decided_from(in);
   if (event == "policy_asked") return asked_from(in);

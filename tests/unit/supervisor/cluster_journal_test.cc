@@ -128,6 +128,36 @@ TEST_CASE("a line with a number that is none of its field is no record") {
   }
 }
 
+TEST_CASE("a list of hosts keeps the earlier ones, and no number of slots is larger than a host can have") {
+  const std::vector<jobs::HostLine> hosts = {{"h1", 2}, {"h2", 2}};
+  const auto is_read = [&](const jobs::Record& record) {
+    return read_journal_line(journal_line(record, hosts, 1, 1, 1), hosts).has_value();
+  };
+  using jobs::record::Hosts;
+  CHECK(is_read(Hosts{{{"h1", 1024}, {"h2", 0}, {"h3", 1}}}));
+  CHECK_FALSE(is_read(Hosts{{{"h1", 2}}}));
+  CHECK_FALSE(is_read(Hosts{{{"h2", 2}, {"h1", 2}}}));
+  CHECK_FALSE(is_read(Hosts{{{"h1", 1025}, {"h2", 2}}}));
+  CHECK(is_read(jobs::record::Leased{1, 1, {{0, 1023}}, "", false}));
+  CHECK_FALSE(is_read(jobs::record::Leased{1, 1, {{0, 4'000'000'000U}}, "", false}));
+}
+
+TEST_CASE("lines that cannot be read are left out, and the first one is named") {
+  const test::TemporaryDirectory directory;
+  const std::string path = directory.file("journal.jsonl");
+  const auto line = [](jobs::JobId job) { return journal_line(jobs::record::Lost{job}, {}, job, 1, 1) + "\n"; };
+  directory.write("journal.jsonl", line(1) + "\n{\"seq\":2,\"ev\n" + line(3) + std::string(5, '\0') + "\n" + line(5));
+  std::vector<jobs::JobId> read;
+  std::vector<std::string> said;
+  const auto take = [&](const jobs::Record& record, double) {
+    read.push_back(std::get<jobs::record::Lost>(record).job);
+  };
+  REQUIRE(ClusterJournal::open(path, take, [&](const std::string& text) { said.push_back(text); }).ok());
+  CHECK(read == std::vector<jobs::JobId>{1, 3, 5});
+  REQUIRE(said.size() == 1);
+  CHECK(test::contains(said.front(), "2 lines of the journal " + path + " cannot be read, the first is line 3"));
+}
+
 TEST_CASE("what was measured of a job is in the record of its end, for simulations of the same jobs") {
   const jobs::record::HasEnded ended{7, 0, "it ended", 4000, 80, {{2, 50, 9}, {4, 87.5, 3}}};
   const auto line = read_journal_line(journal_line(ended, {}, 1, 2, 3), {});
