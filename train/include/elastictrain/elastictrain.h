@@ -77,11 +77,11 @@ typedef struct et_data_options {
   uint32_t shuffle;           /* 0 or 1 */
   uint32_t drop_last;         /* 1: the rest of an epoch that does not fill a step is dropped */
   uint32_t min_local_samples; /* no batch that is not empty has fewer samples */
-  uint32_t batches_per_step;  /* the program makes a step from so many; the run's own batch is that of one; at least 1 */
+  uint32_t batches_per_step;  /* the program makes a step from so many; the run's own batch is that of one; 0: one */
   uint32_t reserved;
 } et_data_options;
 #define ET_DATA_OPTIONS_INIT \
-  { sizeof(et_data_options), 0, 1, 0, 0, 32, 1, 0, 0, 1, 0 }
+  { sizeof(et_data_options), 0, 1, 0, 0, 32, 1, 0, 0, 0, 0 }
 
 typedef struct et_batch {
   size_t size;
@@ -201,8 +201,10 @@ ET_API et_status et_share_early(et_session* session, const char* name, const voi
 ET_API et_status et_early(const et_session* session, const char* name, void* data, size_t* bytes);
 ET_API et_status et_set_data(et_session* session, const et_data_options* options);
 ET_API et_status et_on_change(et_session* session, et_change_callback callback, void* user_data);
-/* A policy of the program's own, in every worker: `before` is called in et_next_batch() with the batch, `after` at the
- * end of et_commit_step() with its report. Either may be NULL. */
+/* A policy of the program's own, in every worker: `before` is called in et_next_batch() with the batch, `after` in
+ * et_commit_step() with its report, on all workers that made the step, before any of them takes another seat. Both may
+ * call collectives; one that returns ET_ERROR_INTERRUPTED in `after` ends nothing: return, and train on. Either may be
+ * NULL. */
 ET_API et_status et_step_hooks(et_session* session, et_before_step before, et_after_step after, void* user_data);
 /* Before et_start(), for a program that goes through past epochs. `epoch`: in: where it is; out: the same once
  * et_start() would not wait any more, or the later epoch that the run is in: go there and call again. */
