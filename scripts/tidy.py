@@ -48,7 +48,7 @@ ARROWS = {
     "cli/config": ["supervisor/protocol", "heuristics", "launcher", "train/builtin"],
     "cli/traces": ["cli/config", "supervisor/protocol", "supervisor/cluster", "heuristics"],
     "cli/output": ["cli/config", "supervisor", "heuristics"],
-    "cli/metrics": ["cli/config", "supervisor", "heuristics"],
+    "cli/metrics": ["cli/config", "cli/output", "supervisor", "heuristics"],
     "cli/top": ["cli/output", "supervisor/protocol"],
     "cli/report": ["cli/output", "supervisor", "heuristics"],
     "cli": ["supervisor", "launcher", "heuristics", "train", "elastictrain"],

@@ -1,31 +1,18 @@
 #include "cli/metrics/exporter.h"
 
-#include <cerrno>
 #include <chrono>
 #include <condition_variable>
-#include <filesystem>
-#include <fstream>
 #include <mutex>
 #include <system_error>
 #include <thread>
 #include <utility>
 
+#include "cli/output/whole_file.h"
+
 namespace elastictrain::cli::metrics {
 namespace {
 
 constexpr std::chrono::seconds kLastWrite{2};  // for a write that is in progress when the run ends
-
-// As a whole or not at all: node_exporter may read at any time. Returns what went wrong; empty: nothing.
-std::string replace_file(const std::string& path, const std::string& text) {
-  const std::string temporary = path + ".new";
-  std::ofstream file(temporary, std::ios::binary);
-  file << text;
-  file.close();
-  if (!file) return std::generic_category().message(errno);
-  std::error_code failed;
-  std::filesystem::rename(temporary, path, failed);
-  return failed ? failed.message() : "";
-}
 
 }  // namespace
 
@@ -76,9 +63,9 @@ void Exporter::write_file() {
     warn_("metrics.file " + config_.file + " cannot be written: " + problem);
   }
   std::thread([writing = writing_, path = config_.file, text = metrics_.text(Format::kText)] {
-    std::string failed = replace_file(path, text);
+    const std::error_code failed = write_whole_file(path, text);
     const std::lock_guard lock(writing->mutex);
-    writing->problem = std::move(failed);
+    writing->problem = failed ? failed.message() : "";
     writing->is_busy = false;
     writing->ended.notify_all();
   }).detach();
@@ -88,8 +75,7 @@ void Exporter::write_file() {
 void Exporter::remove_file() {
   std::unique_lock lock(writing_->mutex);
   if (!writing_->ended.wait_for(lock, kLastWrite, [this] { return !writing_->is_busy; })) return;
-  std::error_code ignored;
-  std::filesystem::remove(config_.file, ignored);
+  remove_whole_file(config_.file);
 }
 
 }  // namespace elastictrain::cli::metrics

@@ -3,9 +3,9 @@
 #include <cerrno>
 #include <cstdlib>
 #include <filesystem>
-#include <fstream>
 #include <string_view>
 
+#include "cli/output/whole_file.h"
 #include "cli/report/collector.h"
 #include "cli/report/page.h"
 #include "supervisor/control/control_protocol.h"
@@ -64,12 +64,7 @@ Status write_page(const std::string& page, const std::string& path) {
   const std::filesystem::path folder = std::filesystem::path(path).parent_path();
   if (!folder.empty()) std::filesystem::create_directories(folder, failed);
   if (failed) return cannot_write(path, failed.message());
-  const std::string temporary = path + ".new";
-  std::ofstream file(temporary, std::ios::binary);
-  file << page;
-  file.close();
-  if (!file) return cannot_write(path, std::generic_category().message(errno));
-  std::filesystem::rename(temporary, path, failed);
+  failed = write_whole_file(path, page);
   return failed ? Status(cannot_write(path, failed.message())) : Status();
 }
 
