@@ -69,7 +69,39 @@ if session.start():
 """
 
 
+ADAPTS = """
+import array, time, elastictrain
+sizes = {20: 3, 60: 2}
+session = elastictrain.Session()
+
+def adapt():
+    step = session.committed_step
+    seen = array.array("q", [step])
+    session.reduce_values(seen, "max")
+    assert seen[0] == step, f"behind step {step}, another worker behind {seen[0]}"
+    if session.rank == 0 and step in sizes:
+        session.request_resize(sizes[step])
+
+session.share_model("weights", array.array("f", [0.0] * 4))
+session.set_data(sample_count=2000, epochs=1, batch=8)
+session.step_hooks(after=adapt)
+if session.start():
+    while session.next_batch() is not None:
+        session.all_reduce(array.array("f", [1.0] * 4))
+        session.commit_step(loss=1.0)
+        time.sleep(0.01)
+"""
+
+
 class Python(Case):
+    def test_a_policy_of_the_program_averages_behind_each_step_and_asks_for_sizes(self):
+        environment = {"PYTHONPATH": os.path.join(ROOT, "train", "python"), "PYTHONDONTWRITEBYTECODE": "1"}
+        with Run(arguments=["-n", "1:4", "--start", "2", "--audit", "1", "--", sys.executable, "-c", ADAPTS],
+                 environment=environment) as run:
+            self.assertEqual(run.wait(), 0, run.text())
+            self.assertEqual([event["world_size"] for event in run.events("generation")][:3], [2, 3, 2], run.text())
+            self.assert_audit_clean(run)
+
     def test_a_worker_that_saves_behind_the_sums_of_a_step_is_no_hang(self):
         """Waiting, as for an upload, and computing, as in an evaluation."""
         environment = {"PYTHONPATH": os.path.join(ROOT, "train", "python"), "PYTHONDONTWRITEBYTECODE": "1"}

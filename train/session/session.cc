@@ -105,7 +105,6 @@ void Session::phase(std::string_view name) {
 }
 void Session::commit_step(const StepMetrics& metrics) {
   impl_->commit_step(metrics);
-  impl_->after_step();
 }
 
 std::uint32_t Session::rank() const {

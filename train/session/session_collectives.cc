@@ -284,7 +284,12 @@ void Session::Impl::share_between_steps(const char* what, const session::Collect
   if (status) return;
   const std::string text = std::string(what) + " between two steps: " + status.error().message;
   if (!plane_ || status.error().code == ErrorCode::kInvalid) lifecycle_.fail(text);
-  if (lifecycle_.is_running()) take_next_seat();
+  if (hook_ == Hook::kRuns) {
+    hook_ = Hook::kInterrupted;  // a seat that was agreed on comes first
+    meets_others_in_next_step_ = true;
+  } else if (lifecycle_.is_running()) {
+    take_next_seat();
+  }
   throw interrupted(text);
 }
 

@@ -355,7 +355,10 @@ void Session::Impl::commit_step(const StepMetrics& metrics) {
   worker.device.mark_state(worker.runner.step());
   if (worker.runner.step().discarded) return discard_step();
   worker.averaging.apply_correction();
-  if (worker.runner.step().is_local) return end_batch();
+  if (worker.runner.step().is_local) {
+    end_batch();
+    return end_of_step(false);
+  }
   program_.forward.commit();
   program_.first.commit(worker.seating.seat().rank == 0);
   commit_local_state(true);
@@ -366,7 +369,7 @@ void Session::Impl::commit_step(const StepMetrics& metrics) {
   if (plane_) plane_->step_committed(worker.course.committed_step(), worker.lane.last().all_ready);
   worker.checkpoints.step_committed(steps);
   if (worker.view.is_behind()) worker.view.publish();
-  end_of_step();
+  end_of_step(true);
 }
 
 // Of a round that goes on: nothing that all workers share has changed.
@@ -407,8 +410,32 @@ void Session::Impl::run_ahead() {
   if (worker.course.runs_ahead()) worker.extension->publish_model();
 }
 
-// The boundary, at which the lane's sum decides for all workers alike.
-void Session::Impl::end_of_step() {
+// What the program does behind the step belongs to it: on the members that made it, before any of them has another
+// seat.
+void Session::Impl::end_of_step(bool at_boundary) {
+  const std::exception_ptr thrown = after_step();
+  const auto hook = std::exchange(hook_, Hook::kNone);
+  if (at_boundary) pass_boundary(hook == Hook::kInterrupted);
+  if (thrown) std::rethrow_exception(thrown);
+}
+
+// What the hook throws; a loss that has ended it is no error.
+std::exception_ptr Session::Impl::after_step() {
+  if (!program_.after_step) return nullptr;
+  hook_ = Hook::kRuns;
+  try {
+    program_.after_step(view().last_step);
+  } catch (const SessionInterrupted&) {
+    return nullptr;
+  } catch (...) {
+    return std::current_exception();
+  }
+  return nullptr;
+}
+
+// The boundary, at which the lane's sum decides for all workers alike. A seat that was agreed on is taken also where a
+// loss has ended the hook: others may have taken it, and all must divide the next step alike.
+void Session::Impl::pass_boundary(bool hook_was_interrupted) {
   auto& worker = *worker_;
   const auto& lane = worker.lane.last();
   if (lane.any_ends_data) worker.course.end_data();
@@ -418,6 +445,8 @@ void Session::Impl::end_of_step() {
   } else if (lane.all_stop) {
     worker.checkpoints.write_by_first_rank();
     lifecycle_.outcome = Outcome::kStopped;
+  } else if (hook_was_interrupted) {
+    take_next_seat();
   }
 }
 

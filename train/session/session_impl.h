@@ -9,6 +9,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <exception>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -87,7 +88,6 @@ class __attribute__((visibility("hidden"))) Session::Impl {
   void broadcast_async(std::string_view key, void* data, std::size_t bytes, std::uint32_t root);
   void step_hooks(std::function<void(const Batch&)> before, std::function<void(const StepReport&)> after);
   void before_step(const Batch& batch) const;
-  void after_step() const;
   void* step_memory(std::size_t bytes);
   LookAhead look_ahead(std::uint32_t batches);
   RunMonitors run_monitors() const;
@@ -139,7 +139,9 @@ class __attribute__((visibility("hidden"))) Session::Impl {
   void run_ahead();
   void end_batch();
   void commit_progress(const StepMetrics& metrics);
-  void end_of_step();
+  void end_of_step(bool at_boundary);
+  std::exception_ptr after_step();
+  void pass_boundary(bool hook_was_interrupted);
   void discard_step();
   void account_for_dropped_samples();
 
@@ -179,6 +181,7 @@ class __attribute__((visibility("hidden"))) Session::Impl {
   // A loss has interrupted the collectives between these two steps: those of all workers, because this one may be at
   // another of them, or at one that the others have given up.
   bool meets_others_in_next_step_ = false;
+  enum class Hook : std::uint8_t { kNone, kRuns, kInterrupted } hook_ = Hook::kNone;  // after_step(), and a loss in it
   std::optional<session::Worker> worker_;         // replaced only while no heartbeat is sent
   std::unique_ptr<session::ControlPlane> plane_;  // null without a launcher; last: its threads use what is above
 };

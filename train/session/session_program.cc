@@ -19,10 +19,6 @@ void Session::Impl::step_hooks(std::function<void(const Batch&)> before, std::fu
 void Session::Impl::before_step(const Batch& batch) const {
   if (program_.before_step) program_.before_step(batch);
 }
-
-void Session::Impl::after_step() const {
-  if (program_.after_step && lifecycle_.is_running()) program_.after_step(view().last_step);
-}
 namespace {
 
 static_assert(static_cast<int>(Synchronization::kPairAveraging) ==

@@ -99,8 +99,10 @@ bool WorkerMachine::lane_may_agree_on(const Upcoming& upcoming) const {
   return agreed_ == upcoming.plan.generation || place_ == Place::kReducing || place_ == Place::kUpdating;
 }
 
+// Not the one that was agreed on and has still to be taken.
 void WorkerMachine::drop_dead_plans() {
-  std::erase_if(upcoming_, [](const Upcoming& upcoming) { return upcoming.dead; });
+  std::erase_if(upcoming_,
+                [&](const Upcoming& upcoming) { return upcoming.dead && upcoming.plan.generation != agreed_; });
 }
 
 // For a worker that has ended; its process may build for another one.

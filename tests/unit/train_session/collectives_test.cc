@@ -155,6 +155,32 @@ TestWorkerOptions with_collectives_between_steps() {
   return options;
 }
 
+// Round and what it must show in the hook behind each step. `dies`: there, in the one that follows the step in which a change
+// was agreed on.
+TestWorkerOptions with_collectives_in_hook(bool dies = false) {
+  TestWorkerOptions options;
+  const auto agreed = std::make_shared<bool>(false);
+  options.after_sums = [agreed](Session& session, std::uint64_t) { *agreed = session.boundary().change; };
+  options.before_start = [agreed, dies](Session& session) {
+    const auto interrupted = std::make_shared<int>(0);
+    session.step_hooks({}, [&session, agreed, interrupted, dies](const StepReport&) {
+      if (dies && *agreed) ::kill(::getpid(), SIGKILL);
+      try {
+        std::uint64_t step = session.committed_step();
+        session.reduce_values(&step, 1, DataType::kInt64, Operation::kMax);
+        require_that(step == session.committed_step(), "all members are behind the same step");
+        Round round(session);
+        round.share(session);
+        round.check();
+      } catch (const SessionInterrupted&) {
+        session.note("interrupted", std::to_string(++*interrupted));
+        throw;
+      }
+    });
+  };
+  return options;
+}
+
 // Groups of every other rank, and keys that each rank starts in an order of its own, among the step's gradients.
 struct Groups {
   explicit Groups(Session& session) : ranks(session.world_size()), rank(session.rank()), gathered(ranks, 77) {
@@ -329,6 +355,50 @@ TEST_CASE("a loss ends a collective between steps, and training goes on, with a 
     const auto workers = run.lose_last_of_three(Moment::kOutside, with_spare);
     run.wait_step(workers[0], 20);
     CHECK(run[workers[0]].notes["interrupted"] == "1");
+    run.stop_and_check();
+  }
+}
+
+TEST_CASE("collectives in the hook behind a step, while workers come, leave and the run stops") {
+  FakeRun run(with_collectives_in_hook());
+  auto workers = run.spawn_ready(2);
+  run.change_to(workers);
+  workers.push_back(run.spawn_ready());
+  run.change_to(workers);
+  run.wait_step(workers[2], run[workers[0]].heartbeat.step + 5);
+  run.change_to({workers[1], workers[2]});
+  run.wait_step(workers[1], run[workers[1]].heartbeat.step + 5);
+  run.wait_exit(workers[0]);
+  CHECK(run[workers[0]].exit_code == kExitLeft);
+  run.stop_and_check();
+  for (const WorkerId worker : workers) CHECK(run[worker].notes["interrupted"].empty());
+}
+
+TEST_CASE("a loss ends a collective in the hook behind a step, where nothing changes and where a worker comes") {
+  for (const bool changes : {false, true}) {
+    FakeRun run(with_collectives_in_hook());
+    std::vector<WorkerId> workers{run.spawn_ready(), run.spawn_ready()};
+    workers.push_back(run.spawn_ready(changes ? with_collectives_in_hook(true)
+                                              : dying(with_collectives_in_hook(), {Moment::kOutside, 6})));
+    run.change_to(workers);
+    if (changes) {
+      workers.push_back(run.spawn_ready());
+      const auto next = run.plan(workers);
+      run.prepare(next);
+      run.wait_prepared(next);
+      run.commit(next);
+      run.wait_exit(workers[2]);
+      run.set_members(workers);
+      run.follow(next);
+    } else {
+      run.wait_exit(workers[2]);
+    }
+    const Generation fence = run.abort();
+    std::vector<WorkerId> spares;
+    if (changes && !run.answer(workers[3], fence).in_loop) spares.push_back(workers[3]);
+    run.recover_with(run.recovery_plan(fence, spares));
+    run.wait_step(workers[0], run.committed().at(run.generation()).resume_step + 10);
+    CHECK(run.members().size() == (changes ? 3 : 2));
     run.stop_and_check();
   }
 }

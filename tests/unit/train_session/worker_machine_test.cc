@@ -335,6 +335,30 @@ TEST_CASE(
   CHECK(story.halts.size() == 1);
 }
 
+TEST_CASE("a change that the lane agreed on is taken first, although a loss has ended a collective behind the step") {
+  for (const bool abort_came : {false, true}) {
+    Story story;
+    story.train(2);
+    story.promise(plan_of(2, {1, 2}, {.previous = 1}));
+    story.reduce_step();
+    story.commit(3, true);
+    REQUIRE(story.enter());
+    if (abort_came) story.abort(3);
+    story.fail_collective();
+    REQUIRE(story.halts.size() == 1);
+    CHECK(story.halts[0].committed_step == 3);
+    const auto next = story.machine.take_seat(true);
+    REQUIRE(next);
+    CHECK(next->plan.generation == 2);
+    CHECK(next->is_void == abort_came);
+    if (!abort_came) story.abort(3);  // its other members have lost somebody, too
+    story.machine.step_opened();
+    CHECK_FALSE(story.enter());
+    story.promise(plan_of(4, {1, 2}, {.previous = 2, .fence = 3, .resume_step = 3}));
+    CHECK(story.machine.take_seat(false)->kind == Kind::kContinue);
+  }
+}
+
 TEST_CASE("a leaver whose change became void stays for the recovery") {
   Story story;
   story.train(2);

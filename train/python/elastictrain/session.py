@@ -162,7 +162,7 @@ class Session:
         `batches_per_step`: from so many batches the program makes a step."""
         options = c.DataOptions(sample_count=sample_count, epochs=epochs, seed=seed, max_steps=max_steps, batch=batch,
                                 shuffle=int(shuffle), drop_last=int(drop_last), min_local_samples=min_local_samples,
-                                batches_per_step=batches_per_step)
+                                batches_per_step=batches_per_step if batches_per_step > 1 else 0)
         self._do("set_data", ctypes.byref(options))
 
     def on_change(self, callback: Callable[[Change], None]) -> None:
@@ -178,12 +178,16 @@ class Session:
 
     def step_hooks(self, before: Optional[Callable[[], None]] = None, after: Optional[Callable[[], None]] = None) -> None:
         """A policy of the program's own, in every worker: `before` is called when a step has been opened, `after` when one
-        has ended. Both may ask for another size, batch, rate, synchronization or topology; `before` may call collectives."""
+        has ended, on all workers that made it, before the membership changes. Both may ask for another size, batch, rate,
+        synchronization or topology, and call collectives. Where a loss interrupts one in `after`, training goes on, and the
+        hook is not repeated."""
         def guarded(hook: Optional[Callable[[], None]]) -> Callable[[Any, Any], None]:
             def called(_: Any, __: Any) -> None:
                 try:
                     if hook is not None:
                         hook()
+                except Interrupted:  # by a loss: no error of the program
+                    pass
                 except BaseException as error:  # raised again by the call that called back
                     self._raised[threading.get_ident()] = error
             return called

@@ -82,6 +82,7 @@ class ElasticRun:
         self._gradients.before_end, self._gradients.after_end = self._send_companion, self._take_companion
         self.session.set_data(sample_count=self._size, **data)
         self.session.on_change(self._changed)
+        self.session.step_hooks(after=self._after_step)
 
     # --- The loop
 
@@ -161,7 +162,8 @@ class ElasticRun:
         return callback
 
     def after_step(self, callback: Callable[[], None]) -> Callable[[], None]:
-        """Calls back when a step is committed; usable as a decorator."""
+        """Calls back when a step is committed, on all workers that made it, before the membership changes: it may exchange values
+        (`reduce`). Usable as a decorator."""
         self._observers.after.append(callback)
         return callback
 
@@ -331,11 +333,17 @@ class ElasticRun:
         self._state.check_addresses(whole=self._steps <= STEPS_THAT_MAY_COMPILE)
         self._state.store()
         loss, self._loss = self._loss, None
+        counted = self.samples_in_epoch
         self.session.commit_step(loss)
         self._is_new = False
         if self._companion.is_given_up:
             self._state.adopt()
+            counted = self.samples_in_epoch
         self._first.adopt()
+        self.samples_in_epoch = counted + self.session.last_step().samples
+
+    def _after_step(self) -> None:
+        """On all workers that made the step, before the membership changes."""
         self.samples_in_epoch += self.session.last_step().samples
         self._observers.after_step()
 
