@@ -3,6 +3,7 @@ leaves alone, prefetchers, command lines."""
 
 import argparse
 import contextlib
+import csv
 import functools
 import io
 import os
@@ -181,7 +182,7 @@ class Files(unittest.TestCase):
             file.write("of the others")
         saved = {(module, name): getattr(module, name) for module, name in (
             (_side_effects.builtins, "open"), (_side_effects.io, "open"), (torch, "save"), (os, "remove"), (os, "unlink"),
-            (os, "rename"), (os, "replace"), (_side_effects.shutil, "rmtree"), (_side_effects.shutil, "move"))}
+            (os, "rename"), (os, "replace"), (os, "mkdir"), (_side_effects.shutil, "rmtree"), (_side_effects.shutil, "move"))}
         for (module, name), value in saved.items():
             self.addCleanup(setattr, module, name, value)
         _side_effects.install()
@@ -217,6 +218,45 @@ class Files(unittest.TestCase):
             self.began.start()
         with open(self.new) as file:
             self.assertEqual(file.read(), "own")
+
+    def test_a_file_that_is_kept_open_is_not_emptied_and_gets_what_is_written_later(self):
+        for mode in ("w", "a", "x"):
+            with self.subTest(mode):
+                before = self.text()
+                with self.silent(True):
+                    file = open(self.old, mode, buffering=1)
+                    file.write("a heading")
+                    file.truncate(0)
+                with file, self.silent(False):
+                    csv.writer(file).writerow(["own", mode])
+                self.assertEqual(self.text(), f"{before}own,{mode}\n")
+
+    def test_a_member_empties_a_file_that_it_opens(self):
+        with self.silent(False), open(self.old, "w") as file:
+            file.write("own")
+        self.assertEqual(self.text(), "own")
+
+    def test_bytes_and_files_that_are_read_too_go_nowhere(self):
+        for mode in ("wb", "xb", "w+"):
+            with self.silent(True):
+                file = open(self.old, mode)
+            with file, self.silent(False):
+                file.write(b"own" if "b" in mode else "own")
+        self.assertEqual(self.text(), "of the others")
+
+    def test_a_run_that_resumes_leaves_files_alone_until_it_trains(self):
+        with mock.patch.dict(os.environ, {"ELASTICTRAIN_RESUME": "1"}):
+            with open(self.old, "w") as file:
+                file.write("a heading")
+        self.assertEqual(self.text(), "of the others")
+
+    def test_a_folder_of_the_worker_before_it_is_there(self):
+        folder = os.path.dirname(self.old)
+        with mock.patch.dict(os.environ, {"RANK": "0"}), self.silent(True):
+            os.mkdir(folder)
+            os.makedirs(os.path.join(folder, "new"))
+        with mock.patch.dict(os.environ, {"RANK": "1"}), self.silent(True), self.assertRaises(FileExistsError):
+            os.mkdir(folder)
 
     def test_a_member_writes_everything(self):
         with self.silent(False):

@@ -1,5 +1,5 @@
 """A script with accelerate that knows nothing of elastictrain: gradient accumulation, gathered losses in an epoch, a score of
-all test samples at its end, a saved model. ET_EPOCHS is its length, ET_USES one thing that cannot be made elastic."""
+all test samples at its end, a saved model. ET_EPOCHS is its length, ET_USES how a batch comes to the workers."""
 
 import os
 
@@ -42,7 +42,8 @@ def evaluate(accelerator, model, loader):
 
 def main():
     accelerator = Accelerator(cpu=True, gradient_accumulation_steps=2,
-                              dataloader_config=DataLoaderConfiguration(split_batches=USES == "split"))
+                              dataloader_config=DataLoaderConfiguration(split_batches=USES in ("split", "dispatch"),
+                                                                        dispatch_batches=USES == "dispatch" or None))
     torch.manual_seed(0)
     data, test = read("tra"), read("tes")
     model = make_model()
@@ -55,7 +56,7 @@ def main():
         hits = evaluate(accelerator, model, test_loader)
         accelerator.print(f"epoch {epoch} accuracy {hits.float().mean():.4f} of {len(hits)} world {accelerator.num_processes}",
                           flush=True)
-    print(f"rate {scheduler.get_last_lr()[0]:.6f}", flush=True)
+    print(f"rate {scheduler.get_last_lr()[0]:.6f} after {scheduler.scheduler.last_epoch} updates", flush=True)
     accelerator.wait_for_everyone()
     accelerator.save(accelerator.unwrap_model(model).state_dict(), os.environ["ET_SAVED"])
     accelerator.end_training()

@@ -426,6 +426,12 @@ class Saving(Changed):
         self.assertEqual([best for _, best in seen], [100 + epoch for epoch in saved])
         self.assertGreater([count for count, _ in seen][-1], 4, text[-3000:])
         self.assertEqual(text.count(" saves\n"), 1, "what was printed before the training is printed once")
+        with open(os.path.join(f"{self.saved}.log", "table.csv")) as file:
+            heading, *rows = file.read().splitlines()
+        self.assertEqual(heading, "epoch,best")
+        logged = [int(row.partition(",")[0]) for row in rows]
+        self.assertEqual(logged, sorted(set(logged)), "each epoch once, by whom it may be")
+        self.assertLessEqual(set(saved), set(logged))
 
     def is_saved_by_another(self, case):
         """Its output, after rank 0 was lost."""

@@ -161,6 +161,8 @@ def _note_files() -> None:
     def save(*arguments: Any, **named: Any) -> Any:
         if script.run is not None and script.run.is_started and not script.is_apart:
             script.run.session.phase("checkpoint")
+            if script.run.takeover is not None:
+                script.run.takeover.note_saved()
         return original(*arguments, **named)
 
     setattr(torch, "save", save)

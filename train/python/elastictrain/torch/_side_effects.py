@@ -1,7 +1,8 @@
 """What a worker does before it takes part leaves no trace: the others have done it already.
 
-A file that is older than the process is not written by it: what is written goes nowhere. So does what one prints that comes in
-place of the first worker.
+A file that is older than the process is not written by it: what is written goes nowhere. A text file that the script keeps open
+is not emptied either, and what is written into it later is appended. So is it in a run that resumes. What one prints that comes in
+place of the first worker goes nowhere until it takes part.
 """
 
 import builtins
@@ -26,18 +27,42 @@ def is_silent() -> bool:
     return script.is_apart or (not is_starter() and not script.is_training_now)
 
 
+def keeps_files() -> bool:
+    """Also one of a run that resumes."""
+    return is_silent() or (os.environ.get("ELASTICTRAIN_RESUME") == "1" and not script.is_training_now)
+
+
+class Continued(io.TextIOWrapper):
+    """A text file of the others. What is written before this worker takes part is in it already, or belongs to a pass that counts
+    nowhere; what is written later is appended. `opened`: the function that opens it."""
+
+    def __init__(self, opened: Callable[..., Any], file: Any, mode: str, buffering: int = -1, encoding: Optional[str] = None,
+                 errors: Optional[str] = None, newline: Optional[str] = None, *_: Any) -> None:
+        super().__init__(opened(file, "ab"), encoding, errors, newline, buffering == 1)
+        self.mode = mode
+
+    def write(self, text: str) -> int:
+        return len(text) if keeps_files() else super().write(text)
+
+    def truncate(self, size: Optional[int] = None) -> int:
+        return self.tell() if keeps_files() else super().truncate(size)
+
+
 def install() -> None:
     opened = builtins.open
 
     @functools.wraps(opened)
     def open_file(file: Any, mode: str = "r", *arguments: Any, **named: Any) -> Any:
-        writes = isinstance(mode, str) and any(letter in mode for letter in "wa")
-        if writes and is_silent() and _is_of_others(file):
-            file = os.devnull
+        writes = isinstance(mode, str) and any(letter in mode for letter in "wax")
+        if writes and keeps_files() and _is_of_others(file):
+            if os.path.isfile(file) and not set(mode) & set("b+"):
+                return Continued(opened, file, mode, *arguments, **named)
+            file, mode = os.devnull, mode.replace("x", "w")
         return opened(file, mode, *arguments, **named)
 
     builtins.open = io.open = open_file  # type: ignore[assignment]
     _print_once()
+    _find_folders()
     setattr(torch, "save", _unless_silent(torch.save, 1))
     for module, name in ((os, "remove"), (os, "unlink"), (os, "rename"), (os, "replace"), (shutil, "rmtree"), (shutil, "move")):
         setattr(module, name, _unless_silent(getattr(module, name), 0))
@@ -56,12 +81,24 @@ def _print_once() -> None:
     builtins.print = print_as_member
 
 
+def _find_folders() -> None:
+    """A folder that the first worker made is there for the one that comes in place of it."""
+    make = os.mkdir
+
+    @functools.wraps(make)
+    def mkdir(path: Any, *arguments: Any, **named: Any) -> None:
+        is_there = has_first_rank() and keeps_files() and os.path.isdir(path) and _is_of_others(path)
+        return None if is_there else make(path, *arguments, **named)
+
+    setattr(os, "mkdir", mkdir)
+
+
 def _unless_silent(original: Callable[..., Any], place: int) -> Callable[..., Any]:
     """`place`: of the path among the arguments."""
     @functools.wraps(original)
     def call(*arguments: Any, **named: Any) -> Any:
         path = arguments[place] if len(arguments) > place else None
-        return None if is_silent() and _is_of_others(path) else original(*arguments, **named)
+        return None if keeps_files() and _is_of_others(path) else original(*arguments, **named)
 
     return call
 

@@ -27,6 +27,7 @@ COMPARED = 4  # ranks that tell which of their values are equal
 REFRESH_S = 10.0  # from one record for those that are still to come to the next
 LARGEST_SHARE = 0.002  # of the time that these may cost
 FIRST_REFRESH_S, FIRST_SHARE = 2.0, 0.005  # of the first worker, which may be the only one to have what is in them
+SAVING_SHARE = 0.1  # where it has saved a file
 TIMEOUT_S = 60.0
 LOOKS = (1, 2, 4, 8, 16)  # steps after a change in which a new worker compares its values with those of the others
 LOOK_TIMEOUT_S = 5.0
@@ -158,10 +159,19 @@ class Takeover:
         self._updates += 1
         signature, now = self._progress.signature(), time.monotonic()
         refresh_s, share = (FIRST_REFRESH_S, FIRST_SHARE) if has_first_rank() else (REFRESH_S, LARGEST_SHARE)
+        if self._has_saved:
+            refresh_s, share = 0.0, SAVING_SHARE
         is_due = now - self._published > max(refresh_s, self._cost_s / share)
         if is_due or signature != self._signature or self._updates == 2:
             self._put(self._role_key(has_first_rank()), lambda: self._record(step))
             self._signature, self._published, self._cost_s = signature, time.monotonic(), time.monotonic() - now
+            self._has_saved = False
+
+    def note_saved(self) -> None:
+        """The script has written a file: what it has decided and counted for it goes to those that are still to come at once."""
+        self._has_saved = has_first_rank()
+
+    _has_saved = False  # since the last record
 
     # --- That of the others
 
@@ -193,9 +203,13 @@ class Takeover:
     def _take_role(self, tables: List[bytes]) -> None:
         """From what the worker in whose place this one comes has left."""
         value = self._session.board_get(self._role_key(True))
-        taken = self._progress.apply_role(value[1:], tables) if value is not None and value[:1] == _RECORD else []
-        if taken:
-            print(f"elastictrain: as the first worker it took over {', '.join(taken)}", file=sys.stderr, flush=True)
+        try:
+            taken = self._progress.apply_role(value[1:], tables) if value is not None and value[:1] == _RECORD else []
+            said = f"took over {', '.join(taken)}" if taken else ""
+        except RecordError as error:
+            said = f"begins anew with what only that one had: {error}"
+        if said:
+            print(f"elastictrain: as the first worker it {said}", file=sys.stderr, flush=True)
 
     def _show(self, step: int, is_new: bool, gives: bool) -> None:
         """This worker's table and record, in place of those that it has on the board."""

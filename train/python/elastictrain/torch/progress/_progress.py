@@ -72,10 +72,11 @@ class Progress:
 
     def apply_role(self, record: bytes, tables: Sequence[bytes]) -> List[str]:
         """After apply(): what only the maker of the record changed, whose role this worker takes over, such as a best score. The
-        record may be of an earlier step, as the maker is gone. `tables`: of members, at least one. Returns names."""
+        record may be of an earlier step, as the maker is gone. `tables`: of members, at least one. Returns names. Raises
+        RecordError where that cannot be."""
         taker = self._taker(record, tables)
         if taker.problems or not tables:
-            return []
+            raise _pickling.RecordError((taker.problems or ["no member has said which values it holds"])[0])
         taken = taker.apply_role()
         self._inherited |= taker.taken
         return taken

@@ -255,9 +255,11 @@ def _is_stdlib(top: str) -> bool:
 def _is_worth_naming(value: Any) -> bool:
     kind = type(value)
     top = kind.__module__.partition(".")[0]
+    if isinstance(value, io.IOBase):
+        return True
     if top == "elastictrain" or kind.__module__ in NAMELESS:
         return False
-    return not _is_stdlib(top) or isinstance(value, io.IOBase) or _iterators.is_iterator(value)
+    return not _is_stdlib(top) or _iterators.is_iterator(value)
 
 
 def _is_open_for_reading(value: Any) -> bool:
