@@ -255,6 +255,17 @@ std::string cooled_of(const Json& status) {
   return out;
 }
 
+// Those that cool down are told with their failures.
+std::string lost_of(const Json& status) {
+  std::string out;
+  for (const Json& host : list(status, "hosts")) {
+    const std::string why = text(host, "problem");
+    if (text(host, "phase") == "lost" && !why.empty())
+      out += (out.empty() ? "" : "; ") + text(host, "host") + ": " + why;
+  }
+  return out;
+}
+
 // "w3 on node1, w4 on node1 and 2 more workers to start; node2 to reconnect".
 std::string awaited_of(const Json& status) {
   std::vector<std::string> starting;
@@ -303,6 +314,9 @@ std::string render_status(const Json& status) {
   line("recoveries: ", recoveries_of(status));
   line("", text(status, "waits"));
   line("waits for: ", awaited_of(status));
+  line("not reached: ", text(status, "unmet"));
+  line("start failed: ", text(status, "start_failure"));
+  line("lost hosts: ", lost_of(status));
   line("cooling down: ", cooled_of(status));
   out += render_workers(status) + render_hosts(status);
   line("\n", text(status, "protection"));

@@ -52,6 +52,9 @@ void AgentService::on(SpawnWorker& order) {
   if (order.warm && take_warm_seat(order)) return link_.send(WorkerSpawned{id, workers_.at(id)->pid()});
   warm_.end_in(order.slot);
   const SpawnWorker ordered = order;
+  if (const auto missing = missing_program(order)) {
+    return link_.send(WorkerSpawnFailed{id, missing->text, missing->exit_status});
+  }
   auto setup = setup_for(order);
   if (!setup) return start_failed(ordered, setup.error());
   const auto command = bootstrap_.preload.empty() || pool_ ? std::nullopt : python_command(setup->order.argv);
@@ -91,9 +94,7 @@ void AgentService::begin(WorkerSetup setup, std::optional<ForkedChild> child) {
 }
 
 void AgentService::start_failed(const SpawnWorker& order, const Error& error) {
-  const auto missing = missing_program(order);
-  link_.send(missing ? WorkerSpawnFailed{order.worker, missing->text, missing->exit_status}
-                     : WorkerSpawnFailed{order.worker, error.message});
+  link_.send(WorkerSpawnFailed{order.worker, error.message});
 }
 
 // Starts it for the first worker. Without one, a worker is started in the usual way.

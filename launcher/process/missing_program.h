@@ -1,5 +1,5 @@
-// Purpose: why a program cannot be started, as a shell tells it: not found (127) or not executable (126), with where it
-// was looked for and what to write instead.
+// Purpose: why a program cannot be started, as a shell tells it: not found (127) or not executable (126), itself or the
+// interpreter that its first line names, with where it was looked for and what to write instead.
 //
 // Asks the file system of this host. Thread: any. Errors: none; a program that seems to be fine gives no answer.
 #pragma once
@@ -14,7 +14,7 @@ inline constexpr int kStatusNotFound = 127;
 inline constexpr int kStatusNotExecutable = 126;
 
 struct MissingProgram {
-  int exit_status = 0;  // kStatusNotFound or kStatusNotExecutable
+  int exit_status = 0;  // kStatusNotFound or kStatusNotExecutable; 0: its directory is not there
   std::string text;
 };
 
@@ -23,5 +23,9 @@ struct MissingProgram {
 std::optional<MissingProgram> find_missing_program(const std::string& program,
                                                    const std::vector<std::string>& environment,
                                                    const std::string& directory);
+
+// The file that would be started; empty: there is none.
+std::string find_program(const std::string& program, const std::vector<std::string>& environment,
+                         const std::string& directory);
 
 }  // namespace elastictrain::launcher

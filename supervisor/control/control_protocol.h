@@ -13,7 +13,9 @@
 //   {"command":"stop","now":false}
 //   any failure                               -> {"ok":false,"text":"what is wrong, and what to do"}
 //
-// status: {"name","phase","generation","world_size","target_size","held","held_left_ms"|null,
+// status: {"name","phase","generation","world_size","target_size",
+//          "unmet" (what cannot be reached now, and why),"start_failure" (of a new worker, while slots stay unused for
+//          it),"held","held_left_ms"|null,
 //          "batch_per_worker","global_batch","learning_rate_factor","size_reason",
 //          "waits" (for slots of its cluster: why; "": it does not),"lease" (its version; 0:
 //          none),"last_change","last_change_age_s"|null,"uptime_s","epoch","epochs" (0: not known),"epoch_fraction",
@@ -24,7 +26,7 @@
 //          "cooled_hosts":[{"host","failures","left_ms","reason"}],
 //          "workers":[{"id","rank"|null,"host","slot","phase","program_phase","program_phase_ms","generation","step",
 //                      "step_ms","compute_ms","data_wait_ms","communicate_ms","share","quiet_ms","pid"}],
-//          "hosts":[{"host","agent","slots","workers","phase","quiet_ms"}]}
+//          "hosts":[{"host","agent","slots","workers","phase","quiet_ms","problem" (why it is lost)}]}
 //
 // The run directory is <state>/<run name>/ where <state> is $ELASTICTRAIN_STATE_DIR, else $XDG_STATE_HOME/elastictrain,
 // else ~/.local/state/elastictrain. It holds control.sock (while the run lasts), journal.jsonl and log/.

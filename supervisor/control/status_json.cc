@@ -107,6 +107,7 @@ void append_host(std::string& out, const core::AgentView& agent, Instant now) {
   object.text("phase", name_of(agent.phase));
   object.number("quiet_ms", static_cast<std::uint64_t>(quiet));
   object.raw("warm", array_of(agent.warm, append_warm));
+  object.text("problem", agent.problem);
   object.close();
 }
 
@@ -170,6 +171,8 @@ std::string status_answer(const RunFigures& figures, const StatusFacts& facts) {
   object.number("target_size", view.target_size);
   object.number("new_members", view.new_members);
   if (!view.grow_refused.empty()) object.text("grow_refused", view.grow_refused);
+  object.text("unmet", view.unmet);
+  object.text("start_failure", view.start_failure);
   object.raw("held", view.held ? "true" : "false");
   object.raw("held_left_ms", view.held_left_ms ? std::to_string(*view.held_left_ms) : "null");
   object.number("batch_per_worker", view.batch.per_worker);

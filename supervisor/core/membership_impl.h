@@ -67,6 +67,7 @@ class Membership::Impl {
   RunView view() const {
     RunView view = snapshot_.view();
     view.new_members = newcomers_.without_a_step();
+    if (roster_.blamed_slots() > 0) view.start_failure = workers_.newest_failure();
     return view;
   }
   Journal state_record() const { return state_record_.make(out_.now()); }

@@ -138,9 +138,7 @@ void Reconciler::reconcile() {
   if (training_.generation == 0 && !training_.restarting &&
       next.size() + startup_.plain_finished < settings_.min_workers && !planner_.settling()) {
     if (waits_for_hosts()) return;
-    ending_.fail_run(startup_.program_status == 0 ? 69 : startup_.program_status,
-                     "only " + counted(next.size(), "worker") + " can start, but at least " +
-                         std::to_string(settings_.min_workers) + " must: " + why_too_few());
+    ending_.fail_run(startup_.program_status == 0 ? 69 : startup_.program_status, why_too_few(next.size()));
     return;
   }
   tell_unmet(aim, want);
@@ -168,11 +166,14 @@ void Reconciler::reconcile() {
   if (change_.not_ready == 0 && !change_.retrying && may_begin) runner_.prepare();
 }
 
-std::string Reconciler::why_too_few() const {
+// The first cause comes first. How many others would have started is not known.
+std::string Reconciler::why_too_few(std::size_t count) const {
   const std::string hosts = hosts_.unreachable_hosts();
   const std::string& workers = workers_.newest_failure();
-  if (hosts.empty() && workers.empty()) return "the hosts have no other slot";
-  return workers + (hosts.empty() || workers.empty() ? "" : "; ") + hosts;
+  const std::string least = "at least " + counted(settings_.min_workers, "worker") + " must start";
+  if (!workers.empty()) return workers + (hosts.empty() ? "" : "; " + hosts) + ". " + "At" + least.substr(2);
+  return "only " + counted(count, "worker") + " can start, but " + least + ": " +
+         (hosts.empty() ? "the hosts have no other slot" : hosts);
 }
 
 // The slots that a cluster takes are free before workers that still start join: these join in the change after it.
@@ -245,7 +246,8 @@ bool Reconciler::asks_hosts() const {
 
 // Reports once which part of the desired state cannot be reached now, when nothing in progress could reach it.
 void Reconciler::tell_unmet(const SwapDecision& decision, std::uint32_t want) {
-  if (planner_.settling() || !startup_.spawned || (decision.size() == 0 && asks_hosts())) return;
+  const bool will_ask = !startup_.hosts_known && roster_.agents().empty();  // a run that starts again
+  if (planner_.settling() || !startup_.spawned || (decision.size() == 0 && (will_ask || asks_hosts()))) return;
   give_up_replacements(decision);
   const std::string text = planner_.unmet_text(decision, want);
   if (text == desired_.unmet) return;

@@ -39,7 +39,7 @@ class Reconciler {
  private:
   bool may_start();
   bool waits_for_lease() const;
-  std::string why_too_few() const;
+  std::string why_too_few(std::size_t count) const;
   bool asks_hosts() const;
   bool waits_for_hosts();
   bool saves_and_leaves();

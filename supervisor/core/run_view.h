@@ -52,6 +52,7 @@ struct AgentView {
   Instant last_seen;
   bool gone = false;                             // no agent is there
   std::vector<protocol::WarmProcess> warm = {};  // that wait in their slots to be other workers
+  std::string problem = {};                      // why it is lost
 
   bool leaving() const {
     return phase == AgentPhase::kDraining || phase == AgentPhase::kDrained || phase == AgentPhase::kLeft;
@@ -89,6 +90,8 @@ struct RunView {
   std::uint64_t base_batch = 0;   // that the learning rate was chosen for
   std::uint32_t new_members = 0;  // that have committed no step yet, as far as it is known
   std::string grow_refused;       // why the run stays below its target; empty: it was not refused
+  std::string unmet;              // which part of what is requested cannot be reached now, and why
+  std::string start_failure;      // the newest one of a new worker, while slots stay unused for it
   bool held = false;              // `target_size` is a user's, and policies do not change it
   std::optional<std::uint64_t> held_left_ms;
   double learning_rate_factor = 1.0;

@@ -94,7 +94,8 @@ AgentView Snapshot::view_of(const Agent& agent) const {
           static_cast<std::uint32_t>(agent.workers.size()),
           agent.last_seen,
           agent.link == Link::kDown,
-          agent.warm};
+          agent.warm,
+          agent.link == Link::kDown ? agent.lost_reason : ""};
 }
 
 void Snapshot::show_failures(RunView& view) const {
@@ -138,6 +139,7 @@ RunView Snapshot::view() const {
   view.start_ms = static_cast<std::uint64_t>(startup_.newest_start.count());
   view.base_batch = base_batch(settings_);
   if (desired_.refused) view.grow_refused = desired_.refused->reason;
+  view.unmet = desired_.unmet;
   view.held = desired_.held.has_value();
   view.held_left_ms = desired_.hold_left_ms(out_.now());
   view.learning_rate_factor = training_.learning_rate_factor;

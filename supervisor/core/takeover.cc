@@ -62,8 +62,10 @@ void Takeover::on(const Resumed& event) {
   const auto agents = static_cast<std::size_t>(
       std::count_if(event.agents.begin(), event.agents.end(), [](const auto& place) { return !place.drained; }));
   out_.journal(record::TakenOver{training_.generation, agents, roster_.workers().size(), resume_.unsettled});
-  out_.tell(Tell::Level::kInfo, "taking the run over: " + counted(roster_.workers().size(), "worker") + " on " +
-                                    counted(agents, "host") + ", generation " + std::to_string(training_.generation));
+  const bool anybody = agents > 0 || !roster_.workers().empty();
+  if (anybody)
+    out_.tell(Tell::Level::kInfo, "taking the run over: " + counted(roster_.workers().size(), "worker") + " on " +
+                                      counted(agents, "host") + ", generation " + std::to_string(training_.generation));
   if (!end_.finished.empty()) ending_.member_finished();
   out_.look_again();
 }

@@ -156,6 +156,7 @@ void WorkerControl::drop_joiner(const Worker& worker, const std::string& why, Re
   const std::string cause = worker.host + " " + why;
   const bool is_reported = training_.generation == 0 && cause == reported_cause_;
   reported_cause_ = cause;
+  newest_failure_ = to_string(worker.id) + " on " + cause;
   if (!is_reported) out_.tell(Tell::Level::kWarning, "new worker " + to_string(worker.id) + " on " + cause);
   out_.look_again();
 }

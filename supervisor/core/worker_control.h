@@ -38,8 +38,8 @@ class WorkerControl {
   void expect_ready(Worker& worker);
   void expect_exit(Worker& worker);
   void drop_joiner(const Worker& worker, const std::string& why, Retry retry);
-  // Where and why a new worker failed last; empty: none has.
-  const std::string& newest_failure() const { return reported_cause_; }
+  // Which new worker failed last, where and why; empty: none has.
+  const std::string& newest_failure() const { return newest_failure_; }
   void expel_joiner(WorkerId id, const std::string& why);
   // A new worker could not join. If it was started as rank 0 in place of another, this may be why: no further one is.
   void note_failed(const Worker& worker, const std::string& why);
@@ -65,7 +65,8 @@ class WorkerControl {
   HostHealth& health_;
   HangDetector& hangs_;
   std::string reported_cause_;  // why the last joiner was dropped, and its host
-  std::string no_first_;        // why no worker is started as rank 0 any more; empty: one is when none is left
+  std::string newest_failure_;
+  std::string no_first_;  // why no worker is started as rank 0 any more; empty: one is when none is left
 };
 
 }  // namespace elastictrain::core

@@ -102,6 +102,21 @@ TEST_CASE("status shows why the run does not grow") {
   CHECK(contains(render_status(status), "\ngrow refused: the others make their steps at train.py:12, this worker"));
 }
 
+TEST_CASE("status shows what cannot be reached, which new worker failed, and why a host is lost") {
+  nlohmann::json status = {{"name", "job"}, {"phase", "running"}, {"world_size", 1}, {"target_size", 3}};
+  CHECK(!contains(render_status(status), "not reached"));
+  status["unmet"] = "3 workers are requested and 1 can train: no other slot is free";
+  status["start_failure"] = "w2 on node2 could not be started: ./train does not exist in /work";
+  status["hosts"] = {{{"host", "node2"}, {"phase", "up"}, {"problem", ""}},
+                     {{"host", "node3"}, {"phase", "lost"}, {"problem", "ssh: Connection refused"}},
+                     {{"host", "node4"}, {"phase", "cooling"}, {"problem", "ssh: timed out"}}};
+  const std::string text = render_status(status);
+  CAPTURE(text);
+  CHECK(contains(text, "\nnot reached: 3 workers are requested and 1 can train: no other slot is free\n"));
+  CHECK(contains(text, "\nstart failed: w2 on node2 could not be started: ./train does not exist in /work\n"));
+  CHECK(contains(text, "\nlost hosts: node3: ssh: Connection refused\n"));
+}
+
 TEST_CASE("the summary counts failures and recoveries, also those under an earlier supervisor") {
   Summary summary;
   summary.add_record(core::record::Commit{1, 3, "start"});

@@ -134,6 +134,33 @@ TEST_CASE("a program that cannot be started is tried once in each place, told on
   CHECK((run.last<SpawnWorker>() == nullptr));
   REQUIRE(end != nullptr);
   CHECK(end->exit_status == 127);
+  CHECK(end->reason == "w2 on A could not be started: train is not found in PATH (/bin). At least 1 worker must start");
+}
+
+TEST_CASE("the view of a run says which new worker could not be started, and why a host is lost") {
+  Run run(Run::settings(2, 2));
+  run.feed(HostsOffered{{{"A", 1}, {"B", 1}, {"C", 1}}});
+  run.feed(AgentConnected{AgentId{1}});
+  run.feed(AgentConnected{AgentId{2}});
+  run.feed(AgentLost{AgentId{3}, "ssh: no route", LossEvidence::kNeverCame});
+  run.feed(WorkerSpawnFailed{WorkerId{2}, "train is not found in PATH (/bin)", 127});
+  const RunView view = run.machine_.view();
+  CHECK(view.start_failure == "w2 on B could not be started: train is not found in PATH (/bin)");
+  CHECK(view.agents.at(0).problem.empty());
+  CHECK(view.agents.at(2).problem == "ssh: no route");
+}
+
+TEST_CASE("a run that starts again does not say how many workers can train before it has asked a host") {
+  Run run(Run::settings(2, 2));
+  Resumed again;
+  again.issued = 2;
+  again.lineage = {{1, 1}};
+  again.restarting = true;
+  again.target = 2;
+  run.feed(again);
+  CHECK((run.last<Tell>() == nullptr));
+  run.feed(HostsOffered{{}});
+  CHECK(run.machine_.view().unmet.find("2 workers are requested and 0 can train") == 0);
 }
 
 TEST_CASE("an answer to a cancelled plan does not count for its successor") {
