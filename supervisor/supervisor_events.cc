@@ -121,6 +121,7 @@ void Supervisor::Impl::on(AgentId agent, protocol::AgentReport& message) {
     progress_.on_heartbeat(sample.heartbeat);
     policy_.on_heartbeat(sample.worker, sample.heartbeat, up_s());
     cluster_.on_heartbeat(sample.worker, sample.heartbeat);
+    policy_.on_cpu_time(sample.worker, sample.cpu_ms, up_s());
   }
   feed(core::AgentReported{agent, std::move(message)});
   consult_policy();

@@ -85,7 +85,8 @@ void make_measuring(RunConfig& config) {
   config.policy.program.clear();
   config.policy.cool_down_ms = 0;
   config.policy.hysteresis = 0;
-  config.policy.interval_ms = std::min(config.policy.interval_ms, kMeasuringInterval_ms);
+  const std::uint64_t set = config.policy.interval_ms;
+  config.policy.interval_ms = set == 0 ? kMeasuringInterval_ms : std::min(set, kMeasuringInterval_ms);
   config.policy.parameters[kMeasuringPolicy]["follow"] = false;
   config.policy.parameters["stragglers"]["action"] = std::string("none");
 }

@@ -182,7 +182,7 @@ struct PolicyConfig {
   std::string argument;              // passed to the library
   std::vector<std::string> program;  // replaces a name
   std::uint64_t timeout_ms = 1'000;
-  std::uint64_t interval_ms = 1'000;
+  std::uint64_t interval_ms = 0;
   std::uint64_t warm_up_steps = 1;
   std::uint64_t cool_down_ms = 0;
   double hysteresis = 0;

@@ -452,8 +452,10 @@ void add_policy_keys(std::vector<KeySpec>& keys) {
           {"policy.timeout_ms", "milliseconds",
            "maximum time for policy.program to answer a view; after that the size stays for good", "",
            IntegerField{in<&C::policy, &P::timeout_ms>, 1, kDayMs}},
-          {"policy.interval_ms", "milliseconds", "time between two calls of the policy", "",
-           IntegerField{in<&C::policy, &P::interval_ms>, 10, kDayMs}},
+          {"policy.interval_ms", "milliseconds",
+           "time between two calls of the policy, and of the watch over slow workers; 0: 1000, or 10000 where the "
+           "size is fixed and slow workers are only reported",
+           "", IntegerField{in<&C::policy, &P::interval_ms>, 0, kDayMs}},
           {"policy.warm_up_steps", "steps", "first steps after a change, which are not measured", "",
            IntegerField{in<&C::policy, &P::warm_up_steps>, 0, 1'000'000}},
           {"policy.cool_down_ms", "milliseconds", "minimum time between two changes of the size by the policy; 0: none",

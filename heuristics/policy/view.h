@@ -41,6 +41,7 @@ struct WorkerView {
   double sent_bytes = 0;  // per step, over the network's sockets
   double received_bytes = 0;
   double round_trip_s = 0;  // to the farthest worker on another host that it is connected to
+  double processors = 0;    // that its process has kept busy since the last view
 };
 
 // The means of a WorkerView by name, for views as text.
@@ -57,6 +58,7 @@ inline constexpr WorkerMean kWorkerMeans[] = {
     {"sent_bytes", &WorkerView::sent_bytes},
     {"received_bytes", &WorkerView::received_bytes},
     {"round_trip_s", &WorkerView::round_trip_s},
+    {"processors", &WorkerView::processors},
 };
 
 // Squared norms of gradients, means over `count` steps. local: mean over workers of |g_i|^2, each of `local_batch`

@@ -8,6 +8,7 @@
 #include "heuristics/policy/settings_table.h"
 #include "heuristics/straggler/data_wait.h"
 #include "heuristics/straggler/hosts.h"
+#include "heuristics/straggler/pair.h"
 #include "heuristics/straggler/published.h"
 #include "heuristics/straggler/rebalance.h"
 #include "heuristics/straggler/replace.h"
@@ -21,6 +22,7 @@ enum class Action : std::uint8_t { kNone, kReport, kRebalance, kReplace };
 struct Watch {
   std::unique_ptr<Detector> detector;  // none before the first view
   DataWait data;
+  PairDifference pair;
   Rebalance rebalance;
   Replace replace;
 
@@ -28,6 +30,7 @@ struct Watch {
   Watch(const Watch& other)
       : detector(other.detector ? other.detector->clone() : nullptr),
         data(other.data),
+        pair(other.pair),
         rebalance(other.rebalance),
         replace(other.replace) {}
   Watch(Watch&&) = default;
@@ -63,6 +66,7 @@ struct StragglerSettings {
   RobustOptions robust;
   EwmaOptions ewma;
   DataWaitOptions data;
+  PairOptions pair;
   RebalanceOptions rebalance;
   ReplaceOptions replace;
 };
@@ -79,6 +83,7 @@ class Stragglers final : public PerJobPolicy<Watch> {
     settings_.rebalance.recovered_below = settings.robust.min_slowdown / 2;
     settings_.data.min_share = settings.robust.min_slowdown;
     settings_.data.min_s = settings.robust.min_s;
+    settings_.pair = {settings.robust.min_slowdown, settings.robust.min_steps, settings.robust.min_s};
   }
 
  protected:
@@ -93,6 +98,7 @@ class Stragglers final : public PerJobPolicy<Watch> {
     const std::vector<double>& slowdowns = watch.detector->slowdowns();
     const std::vector<SlowHost> hosts = slow_hosts(job, slow, slowdowns, settings_.robust.min_slowdown);
     const auto data_bound = watch.data.observe(view, job, settings_.data);
+    const auto differs = watch.pair.observe(view, job, settings_.pair);
     if (action_ == Action::kReplace) {
       decision = watch.replace.decide(view, job, slow, hosts, slowdowns, settings_.replace);
       if (!decision.changes()) rebalance_meanwhile(job, slow, slowdowns, watch, decision);
@@ -106,6 +112,7 @@ class Stragglers final : public PerJobPolicy<Watch> {
     if (decision.reason.code.empty()) {
       decision.reason = slow.empty() ? Reason{"none_slow", "no worker is slow", {}} : report(view, slow, hosts);
     }
+    if (differs && decision.reason.code == "none_slow") decision.reason = *differs;
     if (data_bound && decision.reason.code == "none_slow") decision.reason = *data_bound;
     return decision;
   }

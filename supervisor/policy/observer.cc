@@ -72,6 +72,22 @@ void Observer::on_heartbeat(WorkerId worker, const protocol::WorkerHeartbeat& he
   if (heartbeat.norm_steps != 0) add_norms(heartbeat, plan->second);
 }
 
+void Observer::on_cpu_time(WorkerId worker, std::uint64_t cpu_ms, double now_s) {
+  if (cpu_ms == 0) return;
+  const CpuTime now{static_cast<double>(cpu_ms) * 1e-3, now_s};
+  CpuTimes& times = cpu_times_.try_emplace(worker, CpuTimes{now, now}).first->second;
+  if (now.cpu_s < times.last.cpu_s) times.first = now;  // another process
+  times.last = now;
+}
+
+double Observer::processors_of(WorkerId worker) {
+  const auto found = cpu_times_.find(worker);
+  if (found == cpu_times_.end()) return 0;
+  const CpuTime first = std::exchange(found->second.first, found->second.last);
+  const double seconds = found->second.last.at_s - first.at_s;
+  return seconds > 0 ? (found->second.last.cpu_s - first.cpu_s) / seconds : 0;
+}
+
 // Of several plans the newest counts.
 void Observer::add_norms(const protocol::WorkerHeartbeat& heartbeat, const Planned& plan) {
   if (norms_of_.workers != plan.workers || norms_of_.global_batch != plan.global_batch) norms_ = {};
@@ -242,9 +258,11 @@ heuristics::ClusterView Observer::take(const core::RunView& run, double now_s) {
       show_means(protocol::mean(sums.sum, sums.steps), member);
       member.round_trip_s = sums.round_trip_us * kMicrosecond;
     }
+    member.processors = processors_of(worker.worker);
     job.members.push_back(member);
     kept[worker.worker] = {sums.generation, sums.sequence};
   }
+  std::erase_if(cpu_times_, [&kept](const auto& entry) { return !kept.contains(entry.first); });
   workers_ = std::move(kept);
   view.jobs.push_back(std::move(job));
   return view;

@@ -56,6 +56,9 @@ class Observer {
   // A worker's newest heartbeat; a repeated one changes nothing. Times are the run's own, in seconds.
   void on_heartbeat(WorkerId worker, const protocol::WorkerHeartbeat& heartbeat, double now_s);
 
+  // The CPU time of a worker's process so far.
+  void on_cpu_time(WorkerId worker, std::uint64_t cpu_ms, double now_s);
+
   // The view since the previous one.
   heuristics::ClusterView take(const core::RunView& run, double now_s);
 
@@ -72,6 +75,15 @@ class Observer {
     protocol::StepMetrics sum;
     double round_trip_us = 0;  // the newest
   };
+  // Of a process: its CPU time, and when it was read.
+  struct CpuTime {
+    double cpu_s = 0;
+    double at_s = 0;
+  };
+  struct CpuTimes {
+    CpuTime first;  // of the view, the last of the one before
+    CpuTime last;
+  };
   struct Planned {
     WorkerId first_rank;
     std::uint32_t workers = 0;
@@ -82,9 +94,11 @@ class Observer {
   void note_rate(double samples_per_s);
   void pay(const core::RunView& run, double now_s);
   double samples_total(const core::RunView& run) const;
+  double processors_of(WorkerId worker);
 
   ObserverSettings settings_;
   std::map<WorkerId, Sums> workers_;
+  std::map<WorkerId, CpuTimes> cpu_times_;
   std::map<Generation, Planned> plans_;
   std::vector<heuristics::Interval> intervals_;
   struct NormSums {  // means

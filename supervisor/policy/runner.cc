@@ -16,6 +16,7 @@ namespace {
 
 constexpr const char* kFixed = "fixed";
 constexpr double kFixedInterval_s = 10;
+constexpr double kUsualInterval_s = 1;
 constexpr double kLookAgain_s = 1;
 constexpr std::size_t kMaxJournalledMembers = 256;
 constexpr double kSameFactor = 0.01;  // of the learning rate: a smaller change does not justify a new generation
@@ -76,7 +77,7 @@ Runner::Runner(RunnerSettings settings, std::unique_ptr<heuristics::Policy> poli
       observer_(settings_.observer),
       noise_(settings_.learning_rate, settings_.observer.max_workers) {
   state_ = policy_->initial_state();
-  if (is_fixed()) settings_.interval_s = std::max(settings_.interval_s, kFixedInterval_s);
+  if (settings_.interval_s <= 0) settings_.interval_s = is_fixed() ? kFixedInterval_s : kUsualInterval_s;
 }
 
 Runner::~Runner() = default;
@@ -146,6 +147,10 @@ void Runner::planned(const protocol::GenerationPlan& plan) {
 
 void Runner::on_heartbeat(WorkerId worker, const protocol::WorkerHeartbeat& heartbeat, double now_s) {
   observer_.on_heartbeat(worker, heartbeat, now_s);
+}
+
+void Runner::on_cpu_time(WorkerId worker, std::uint64_t cpu_ms, double now_s) {
+  observer_.on_cpu_time(worker, cpu_ms, now_s);
 }
 
 // Also while workers start: the others train, and a newer decision replaces one that has not begun. A user's own policy

@@ -61,6 +61,7 @@ class Runner {
 
   void planned(const protocol::GenerationPlan& plan);
   void on_heartbeat(WorkerId worker, const protocol::WorkerHeartbeat& heartbeat, double now_s);
+  void on_cpu_time(WorkerId worker, std::uint64_t cpu_ms, double now_s);
   bool is_due(double now_s) const { return now_s >= next_s_; }
   // Nothing while the run starts, changes or ends, or while a program is still deciding. A view that was passed to a
   // program has no decision yet and is not news.

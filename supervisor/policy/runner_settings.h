@@ -24,8 +24,8 @@ struct RunnerSettings {
   std::string name = "fixed";
   heuristics::Parameters parameters;  // complete and checked
   std::vector<Companion> companions;
-  heuristics::Parameters stragglers;  // of the policy that watches the workers; empty: its defaults
-  double interval_s = 1;
+  heuristics::Parameters stragglers;   // of the policy that watches the workers; empty: its defaults
+  double interval_s = 0;               // 0: a second, or ten where only reports may follow
   double cool_down_s = 0;              // between two changes of the size that the policy requests
   double hysteresis = 0;               // a request must differ from the present size by this share …
   std::uint32_t hysteresis_views = 3;  // … or be repeated this often

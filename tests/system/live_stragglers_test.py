@@ -53,6 +53,17 @@ class Stragglers(Case):
             self.assertNotIn("go to", explained)
             self.assert_stops_clean(run)
 
+    def test_of_two_workers_the_one_that_is_slow_from_the_start_is_reported_at_the_interval_that_is_set(self):
+        config = job(workers=(2, 2, 2), trainer=synthetic(parameter_bytes=4_000, slow=["1:2"]),
+                     policy={"interval_ms": INTERVAL_MS})
+        with Run(config) as run:
+            run.wait_size(2)
+            run.wait_event("decided", timeout=60, code="pair_differs")
+            observed = [record["t"] for record in run.events("observed")]
+            self.assertLess(observed[-1] - observed[0], 9.9 * (len(observed) - 1), "more often than every 10 s")
+            self.assertRegex(run.do("status", run.name), r"worker 1 \(rank 0 on localhost\) takes [12]\.\d\d times the time of worker 2")
+            self.assert_stops_clean(run)
+
     def test_a_worker_that_waits_for_its_data_is_reported_and_stays(self):
         with self.run_of() as run:
             worker = self.slowed(run, "data", 20)

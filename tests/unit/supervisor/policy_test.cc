@@ -102,6 +102,24 @@ TEST_CASE("what a worker sends is a mean over its steps, and its round trip the 
   CHECK(member.round_trip_s == doctest::Approx(60e-6));
 }
 
+TEST_CASE(
+    "how many processors a worker keeps busy is known from the second reading on, and begins anew with its process") {
+  Observer observer(settings_of_three());
+  const auto processors = [&observer](double now_s) {
+    return observer.take(run_of_three(), now_s).jobs[0].members[1].processors;
+  };
+  observer.on_cpu_time(WorkerId{2}, 0, 0.5);  // not read
+  observer.on_cpu_time(WorkerId{2}, 4'000, 1);
+  CHECK(processors(1) == 0);
+  observer.on_cpu_time(WorkerId{2}, 4'700, 2);
+  observer.on_cpu_time(WorkerId{2}, 5'500, 3);
+  CHECK(processors(3) == doctest::Approx(0.75));
+  observer.on_cpu_time(WorkerId{2}, 200, 4);
+  observer.on_cpu_time(WorkerId{2}, 1'200, 5);
+  CHECK(processors(5) == doctest::Approx(1));
+  CHECK(processors(6) == 0);
+}
+
 TEST_CASE("gradient norms are means over the steps in which they were measured, of one batch") {
   Observer observer(settings_of_three());
   observer.planned(1, WorkerId{1}, 3, 96);
@@ -445,6 +463,17 @@ TEST_CASE("a synchronization strategy is decided with a fixed size") {
   CHECK(considered->decision.synchronization == "averaging");
   CHECK(considered->decision.reason.code == "large");
   CHECK(considered->events.size() == 1);
+}
+
+TEST_CASE("an interval that is set holds, also where only reports may follow") {
+  RunnerSettings settings;
+  settings.observer = settings_of_three();
+  settings.interval_s = 0.5;
+  Runner runner(settings);
+  REQUIRE(runner.is_fixed());
+  CHECK(runner.consider(run_of_three(), 1).has_value());
+  CHECK_FALSE(runner.is_due(1.4));
+  CHECK(runner.is_due(1.5));
 }
 
 TEST_CASE("a run of fixed size is observed now and then, and nothing is decided") {

@@ -54,6 +54,7 @@ class Member:
     sent_bytes: float = 0.0  # a step, over sockets
     received_bytes: float = 0.0
     round_trip_s: float = 0.0  # to the farthest worker that it is connected to
+    processors: float = 0.0  # that its process has kept busy since the last view
 
 
 @dataclass
