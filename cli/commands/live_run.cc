@@ -301,6 +301,10 @@ SupervisorOptions LiveRun::options() {
     if (begin_watch_ && opened_) begin_watch_->take(record);
     if (const auto* began = std::get_if<core::record::GenerationComplete>(&record)) size_ = began->world_size;
     if (hooks_ && opened_) hooks_->take(record);
+    const auto* unneeded = std::get_if<core::record::HostUnneeded>(&record);
+    if (unneeded != nullptr && meeting_.rendezvous != nullptr && opened_) {
+      meeting_.rendezvous->let_go(unneeded->host, unneeded->reason);
+    }
   };
   return options;
 }

@@ -214,6 +214,13 @@ core::RunSettings make_settings(const RunConfig& config, const Sizes& sizes, con
   return settings;
 }
 
+// Those of the other hosts look for the run as long as the run waits for enough of them.
+void await_commands(const RunConfig& config, core::RunSettings& settings) {
+  settings.start_timeout = Millis(std::max(config.hosts.join_timeout_ms, config.timeouts.start_ms));
+  const bool is_elastic = config.use_trainer || is_unchanged_script(config);
+  if (!is_elastic) settings.last_call = Millis(config.timeouts.start_ms);
+}
+
 // The agent replaces "@self" by its own path, which differs between hosts.
 std::vector<std::string> program_text(const RunConfig& config) {
   if (!config.use_trainer) return config.command;
@@ -401,9 +408,10 @@ Result<RunPlan> make_plan(const RunConfig& config, const PlanInputs& inputs) {
       !config.cluster.empty() || (!names_hosts(config.hosts) && !plan.allocation && config.hosts.slots == 0);
   const bool sizes_given = hosts_are_default || workers.max != 0 || workers.start != 0;
   Sizes sizes = settle_sizes(workers, count_slots(plan.hosts), sizes_given);
-  // The others come within timeouts.start_ms; the run begins earlier if there is room for all.
-  if (!config.hosts.endpoint.empty() && workers.start == 0) sizes.start = sizes.max;
+  const bool meets = !config.hosts.endpoint.empty();
+  if (meets && workers.start == 0) sizes.start = sizes.max;
   plan.settings = make_settings(config, sizes, config.name.empty() ? inputs.default_name : config.name);
+  if (meets) await_commands(config, plan.settings);
   // MPI starts all of its processes at once: those that do not train wait as spares.
   if (!plan.mpi_hosts.empty()) plan.settings.spares = narrow(plan.hosts.size());
   plan.settings.keeps_warm = config.hosts.keep_warm_s != 0 && plan.mpi_hosts.empty();

@@ -94,8 +94,10 @@ void add_job_keys(std::vector<KeySpec>& keys) {
            "node, that of its GPU where it has one; auto: numa for the built-in trainer on GPUs, else none",
            "--bind", choice<&C::workers, &WorkersConfig::bind>(kBindNames)},
           {"workers.preload", "",
-           "Python modules that one process of each host imports, to be forked for its workers, so that a new one starts "
-           "at once; auto: torch for an unchanged script (--torch), otherwise none; none: each worker imports by itself",
+           "Python modules that one process of each host imports, to be forked for its workers, so that a new one "
+           "starts "
+           "at once; auto: torch for an unchanged script (--torch), otherwise none; none: each worker imports by "
+           "itself",
            "--preload", ListField{in<&C::workers, &WorkersConfig::preload>, check_module}},
           {"workers.preload_timeout_ms", "milliseconds",
            "maximum time to import workers.preload, and to fork a worker; after it workers start by themselves", "",
@@ -152,7 +154,7 @@ void add_host_keys(std::vector<KeySpec>& keys) {
            "", TextField{in<&C::hosts, &H::secret_file>}},
           {"hosts.join_timeout_ms", "milliseconds",
            "maximum time for which a command that offers its host looks for the run, at the start and after it was "
-           "lost",
+           "lost; the run waits as long for hosts of workers.min",
            "", IntegerField{in<&C::hosts, &H::join_timeout_ms>, 100, kDayMs}},
       });
 }
@@ -224,7 +226,7 @@ void add_training_keys(std::vector<KeySpec>& keys) {
            "for pair-averaging: minimum time for which no worker waits for another; then all meet, and changes take "
            "effect; 0: they meet in every step",
            "", IntegerField{in<&C::synchronization, &SynchronizationConfig::round_ms>, 0, 60'000}},
-          {"checkpoint.directory", "", 
+          {"checkpoint.directory", "",
            "directory of checkpoints, of one run at a time; {run} in it is the run's name; passed to the program as "
            "ELASTICTRAIN_CHECKPOINT_DIR",
            "", TextField{in<&C::checkpoint, &CheckpointConfig::directory>}},
@@ -330,8 +332,11 @@ void add_timeout_keys(std::vector<KeySpec>& keys) {
           timeout<&T::worker_dead_ms>("timeouts.worker_dead_ms", 30, "silence after which a worker counts as lost"),
           timeout<&T::prepare_ms>("timeouts.prepare_ms", 100, "maximum time to build the next communicator"),
           timeout<&T::ready_ms>("timeouts.ready_ms", 100, "maximum time from the start of a worker until it is ready"),
-          timeout<&T::start_ms>("timeouts.start_ms", 100, "maximum time until the minimum number of workers is ready",
-                                "--start-timeout"),
+          timeout<&T::start_ms>(
+              "timeouts.start_ms", 100,
+              "maximum time until the minimum number of workers is ready; with an endpoint: from then on, for hosts "
+              "of workers.start, which a program of fixed size cannot take later",
+              "--start-timeout"),
           timeout<&T::grace_ms>("timeouts.grace_ms", 0, "time between the request that a worker exits and its kill",
                                 "--grace"),
           timeout<&T::orphan_grace_ms>("timeouts.orphan_grace_ms", 0,

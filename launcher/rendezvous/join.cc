@@ -117,7 +117,12 @@ class HostCommand {
     if (const auto* refused = std::get_if<protocol::HostRefused>(&*message)) {
       return end(kRefusedStatus, "the run does not take this host: " + refused->reason);
     }
-    ended_with_ = std::get<protocol::RunEnded>(*message).status;
+    if (const auto* unneeded = std::get_if<protocol::HostUnneeded>(&*message)) {
+      options_.say("the run does not use this host: " + unneeded->reason + "; this command ends");
+      ended_with_ = 0;
+    } else {
+      ended_with_ = std::get<protocol::RunEnded>(*message).status;
+    }
     end_when_idle(options_.grace);
   }
 

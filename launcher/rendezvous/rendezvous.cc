@@ -70,6 +70,14 @@ class Hub final : public Rendezvous {
 
   void on_change(std::function<void(const std::vector<Host>&)> changed) override { changed_ = std::move(changed); }
 
+  void let_go(const std::string& host, const std::string& reason) override {
+    const auto found = guests_.find(host);
+    if (found == guests_.end() || found->second.leaving) return;
+    found->second.leaving = true;
+    send(found->second, protocol::HostUnneeded{reason});
+    report_change();
+  }
+
   void finish(int status, std::chrono::milliseconds limit) override {
     listener_->stop();
     for (const auto& [name, guest] : guests_) send(guest, protocol::RunEnded{status});

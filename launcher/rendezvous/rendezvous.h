@@ -43,6 +43,8 @@ class Rendezvous {
   virtual void on_change(std::function<void(const std::vector<Host>&)> changed) = 0;
   // Whether a command has offered this host.
   virtual bool serves(const std::string& host) const = 0;
+  // The command that offered the host, if one has, is told that the run will never use it, and ends.
+  virtual void let_go(const std::string& host, const std::string& reason) = 0;
   // Tells all commands how the run has ended, and runs the loop until they have heard it, at most `limit`.
   virtual void finish(int status, std::chrono::milliseconds limit) = 0;
 };

@@ -9,6 +9,7 @@
 #include "supervisor/core/outbox.h"
 #include "supervisor/core/settings.h"
 #include "supervisor/core/startup.h"
+#include "supervisor/core/text.h"
 
 namespace elastictrain::core {
 namespace {
@@ -147,12 +148,29 @@ void HostList::stop_agent(Agent& agent) {
 
 void HostList::release_agents() {
   for (auto& [id, agent] : roster_.agents()) {
-    const bool unneeded = agent.drain || !agent.offered;
-    if (!unneeded || agent.link != Link::kUp || agent.stopping || !agent.workers.empty()) continue;
-    out_.journal(record::HostReleased{agent.host, id});
-    out_.tell(Tell::Level::kInfo, "host " + agent.host + " is free: it has no workers left");
-    stop_agent(agent);
+    if (agent.link != Link::kUp || agent.stopping || !agent.workers.empty()) continue;
+    if (agent.drain || !agent.offered) {
+      out_.journal(record::HostReleased{agent.host, id});
+      out_.tell(Tell::Level::kInfo, "host " + agent.host + " is free: it has no workers left");
+      stop_agent(agent);
+    } else if (takes_no_host() && !agent.used && !agent.cut_off) {
+      let_go(agent);
+    }
   }
+}
+
+// A program of fixed size has all its processes, and will not be started again, maybe on other hosts.
+bool HostList::takes_no_host() const {
+  return startup_.fixed && startup_.is_plain() && !startup_.clearing &&
+         startup_.plain_restarts >= settings_.failures.plain_restarts;
+}
+
+void HostList::let_go(Agent& agent) {
+  const std::string why = "the program has a fixed size, and its " + counted(startup_.first_size, "worker") +
+                          (startup_.first_size == 1 ? " runs" : " run") + " on other hosts";
+  out_.journal(record::HostUnneeded{agent.host, agent.id, why});
+  out_.tell(Tell::Level::kInfo, "host " + agent.host + " is not used: " + why);
+  stop_agent(agent);
 }
 
 std::string HostList::unreachable_hosts() const {

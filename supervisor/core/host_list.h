@@ -43,6 +43,8 @@ class HostList {
   void offer_host(const HostSlots& offered, std::uint32_t order, Agent* known);
   void launch(const HostSlots& offered, std::uint32_t order);
   void withdraw_host(Agent& agent);
+  bool takes_no_host() const;
+  void let_go(Agent& agent);
 
   const RunSettings& settings_;
   Roster& roster_;

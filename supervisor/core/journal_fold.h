@@ -106,6 +106,7 @@ class JournalFold {
   void on(const record::HostBack& about);
   void on(const record::HostNotice& about);
   void on(const record::HostReleased& about) { end_agent(about.agent); }
+  void on(const record::HostUnneeded& about) { end_agent(about.agent); }
   void on(const record::AgentConnected& about);
   void on(const record::AgentLost& about) { end_agent(about.agent); }
   void on(const record::AgentEnded& about) { end_agent(about.agent); }

@@ -179,6 +179,9 @@ void Membership::Impl::timer_fired(const TimerUse& use) {
       startup_.timer = 0;
       startup_.expired = true;
       return out_.look_again();
+    case TimerKind::kFixed:
+      startup_.fixed = startup_.is_plain();
+      return out_.look_again();
     case TimerKind::kAgentLook:
       return agents_.look_at(use.agent);
     case TimerKind::kReconnect:

@@ -33,7 +33,7 @@ bool PlainRestart::waits() {
   if (!startup_.clearing) return false;
   if (!roster_.workers().empty()) return true;
   startup_.clearing = false;
-  startup_.spawned = false;
+  startup_.spawned = startup_.last_call = false;
   startup_.plain_finished = 0;
   return false;
 }

@@ -20,6 +20,7 @@
 #include "supervisor/core/text.h"
 #include "supervisor/core/training.h"
 #include "supervisor/core/worker_control.h"
+#include "supervisor/protocol/duration_text.h"
 
 namespace elastictrain::core {
 
@@ -48,6 +49,7 @@ bool Reconciler::may_start() {
   if (!startup_.hosts_known) return false;
   const std::uint32_t slots = roster_.usable_slots();
   if (slots >= planner_.target_size_of()) return true;
+  if (calls_last(slots)) return false;
   const bool more_may_come =
       !startup_.expired && (roster_.any_launching() || roster_.any_awaited() || settings_.hosts_may_appear);
   const bool worth_waiting = !startup_.expired && (roster_.any_launching() || slots < settings_.min_workers);
@@ -58,6 +60,26 @@ bool Reconciler::may_start() {
                            counted(settings_.min_workers, "worker") + " must start" +
                            (hosts.empty() ? "" : " (" + hosts + ")") + ". Add hosts or slots, or lower workers.min.");
   return false;
+}
+
+// A program of fixed size takes no host later, so all get a chance to come.
+bool Reconciler::calls_last(std::uint32_t slots) {
+  if (settings_.last_call == Millis{0}) return false;
+  const bool enough = slots >= settings_.min_workers;
+  if (std::exchange(startup_.last_call, enough) != enough) {
+    out_.cancel(startup_.timer);
+    startup_.expired = false;
+    const Millis limit = enough ? settings_.last_call : settings_.start_timeout;
+    startup_.timer = out_.arm({TimerKind::kStart, {}, {}}, out_.now() + limit);
+    if (enough) {
+      out_.tell(Tell::Level::kInfo, "the hosts have slots for " + std::to_string(slots) + " of " +
+                                        counted(planner_.target_size_of(), "worker") + ": the run waits up to " +
+                                        protocol::duration_text(limit) +
+                                        " for more (timeouts.start_ms), because a program of fixed size cannot take "
+                                        "them later");
+    }
+  }
+  return enough && !startup_.expired;
 }
 
 // Before it starts, or starts again: the cluster says when.
@@ -222,6 +244,7 @@ std::vector<WorkerId> Reconciler::carry_out(const SwapDecision& decision) {
     startup_.spawned_at = out_.now();
     startup_.first_size = static_cast<std::uint32_t>(next.size());
     out_.cancel(startup_.timer);
+    if (settings_.last_call != Millis{0}) out_.arm({TimerKind::kFixed, {}, {}}, out_.now() + settings_.ready_timeout);
   }
   return next;
 }

@@ -38,6 +38,7 @@ class Reconciler {
 
  private:
   bool may_start();
+  bool calls_last(std::uint32_t slots);
   bool waits_for_lease() const;
   std::string why_too_few(std::size_t count) const;
   bool asks_hosts() const;

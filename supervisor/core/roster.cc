@@ -45,6 +45,7 @@ Worker& Roster::restore_worker(WorkerId id, Place place) {
   worker.host = home.host;
   worker.slot = place.slot;
   home.workers.insert(worker.id);
+  home.used = true;
   const auto [added, is_new] = workers_.emplace(worker.id, std::move(worker));
   ET_CHECK(is_new, "an id belongs to one worker");
   return added->second;

@@ -32,6 +32,7 @@ struct Agent {
   bool drain = false;     // requested by a user, or noticed; until it has been off the list of hosts
   bool noticed = false;   // the host itself said that it goes away
   bool stopping = false;  // StopAgent was sent
+  bool used = false;      // a worker was started there
   bool suspect = false;
   bool cut_off = false;        // its connection broke; it and its workers may still run and reconnect
   bool again = false;          // launched because an agent of this host was lost

@@ -91,6 +91,10 @@ struct RunSettings {
   bool hosts_may_appear = false;
 
   Millis start_timeout{60'000};  // until slots for start_workers are there; then the run starts with those available
+  // A program that may be of fixed size, on hosts that come by themselves: once there are slots for min_workers, more
+  // are waited for as long, up to start_workers. Hosts that it does not use are let go. 0: no such program, or other
+  // hosts
+  Millis last_call{0};
   // From spawn to ready; a worker that misses it is dropped from the plan. Applies once any worker of the run has sent
   // WorkerHello: a program that never does is a plain one, which counts as running from its spawn.
   Millis ready_timeout{60'000};

@@ -11,7 +11,8 @@ namespace elastictrain::core {
 
 struct Startup {
   bool hosts_known = false;
-  bool expired = false;  // no more hosts are waited for
+  bool expired = false;    // no more hosts are waited for
+  bool last_call = false;  // there are enough, and more are waited for: settings' last_call
   bool spawned = false;
   Instant spawned_at;
   int program_status = 0;            // 126 or 127: the program could not be run on a host
@@ -21,6 +22,7 @@ struct Startup {
   std::uint32_t plain_finished = 0;  // processes of a program that does not use it
   std::uint32_t plain_restarts = 0;
   bool clearing = false;        // the processes of before such a restart are still ending
+  bool fixed = false;           // its program has not used the library for so long that it never will
   std::uint64_t timer = 0;      // kStart
   std::uint64_t min_timer = 0;  // kWaitForMin: while too few workers are left
 

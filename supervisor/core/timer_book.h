@@ -12,6 +12,7 @@ namespace elastictrain::core {
 
 enum class TimerKind : std::uint8_t {
   kStart,       // slots for start_workers should be available
+  kFixed,       // a program that uses the library should have said so
   kAgentLook,   // the failure detector must look at an agent
   kReady,       // a worker should be ready
   kLeave,       // a worker that was asked to end should be gone

@@ -114,6 +114,7 @@ ET_FIELDS(HostLeaves, m.reason)
 ET_FIELDS(ForgetAgent, m.agent)
 ET_FIELDS(HostRefused, m.reason)
 ET_FIELDS(RunEnded, m.status)
+ET_FIELDS(HostUnneeded, m.reason)
 
 #undef ET_FIELDS
 

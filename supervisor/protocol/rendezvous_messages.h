@@ -40,10 +40,14 @@ struct ForgetAgent {
 struct HostRefused {
   std::string reason;
 };
+// The run will never use the host: the command ends, with status 0.
+struct HostUnneeded {
+  std::string reason;
+};
 struct RunEnded {
   std::int32_t status = 0;  // the run's exit status
 };
 // AgentBootstrap: start an agent with it.
-using GuestDown = std::variant<AgentBootstrap, ForgetAgent, HostRefused, RunEnded>;
+using GuestDown = std::variant<AgentBootstrap, ForgetAgent, HostRefused, HostUnneeded, RunEnded>;
 
 }  // namespace elastictrain::protocol

@@ -141,6 +141,8 @@ class Story {
                                                              : LearningRateRule::kLinear;
       else if (name == "hosts_may_appear")
         settings_.hosts_may_appear = value != "0";
+      else if (name == "last_call_s")
+        settings_.last_call = Millis(number(value) * 1000);
       else if (name == "plain_restarts")
         settings_.failures.plain_restarts = number(value);
       else if (name == "max_crashes")

@@ -15,6 +15,12 @@ names = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "TORCHELASTIC_R
 print("seen", *(os.environ[name] for name in names), "ELASTICTRAIN_SECRET" in os.environ, flush=True)
 sys.exit(int(os.environ.get("STATUS_OF_" + os.environ["RANK"], "0")))
 """
+UNTIL_A_FILE = """
+import os, time
+print("seen", os.environ["WORLD_SIZE"], flush=True)
+while not os.path.exists(os.path.join(os.path.dirname(os.path.abspath(__file__)), "end")):
+    time.sleep(0.05)
+"""
 WAIT_S = 60
 
 
@@ -48,12 +54,12 @@ class Guest:
 class Torchrun(Case):
     """As `srun torchrun` and Kubernetes start it."""
 
-    def torchrun(self, *words, **variables):
+    def torchrun(self, *words, nodes="2", program=PROGRAM, **variables):
         run = Run(environment=variables)
         script = os.path.join(run.directory, "train.py")
         with open(script, "w") as file:
-            file.write(PROGRAM)
-        run.argv = [BINARY, "torchrun", "--nnodes", "2", "--nproc-per-node", "2", "--rdzv-id", run.name, "--rdzv-endpoint",
+            file.write(program)
+        run.argv = [BINARY, "torchrun", "--nnodes", nodes, "--nproc-per-node", "2", "--rdzv-id", run.name, "--rdzv-endpoint",
                     f"127.0.0.1:{free_port()}", *words, script]
         return run
 
@@ -69,6 +75,27 @@ class Torchrun(Case):
             shown = run.text() if self.seen(run.text()) else text
             self.assertEqual(self.seen(shown), [f"{rank} 4 {rank % 2} 2 {run.name} False" for rank in range(4)], run.text() + text)
             run.wait_no_processes()
+
+    def test_a_program_of_fixed_size_waits_for_all_hosts(self):
+        with self.torchrun(nodes="1:2") as run:
+            harness.wait_until(lambda: "the run waits up to 1m 00s for more" in run.text(), WAIT_S, "the wait")
+            self.assertFalse(run.events("spawn"))
+            with Guest(run) as guest:
+                self.assertEqual((run.wait(WAIT_S), guest.wait()[0]), (0, 0), run.text())
+            self.assertEqual(self.seen(run.text()), [f"{rank} 4 {rank % 2} 2 {run.name} False" for rank in range(4)], run.text())
+
+    def test_a_host_that_a_program_of_fixed_size_does_not_use_is_told_and_ends(self):
+        with self.torchrun("--rdzv-conf", "last_call_timeout=1", nodes="1:2", program=UNTIL_A_FILE,
+                           ELASTICTRAIN_TIMEOUTS_READY_MS="500") as run:
+            run.wait_event("spawn", timeout=WAIT_S)
+            with Guest(run) as late:
+                status, text = late.wait()
+                self.assertEqual(status, 0, text)
+                self.assertIn("the run does not use this host: the program has a fixed size, and its 2 workers run on", text)
+            harness.wait_until(lambda: self.seen(run.text()) == ["2", "2"], WAIT_S, "the output of a run that goes on")
+            run.wait_event("host_unneeded")
+            with open(os.path.join(run.directory, "end"), "w"):
+                self.assertEqual(run.wait(WAIT_S), 0, run.text())
 
     def test_the_status_of_a_failing_worker_ends_both(self):
         with self.torchrun(STATUS_OF_3="7") as run, Guest(run) as guest:

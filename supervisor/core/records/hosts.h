@@ -68,6 +68,15 @@ struct HostReleased {
 ET_RECORD(HostReleased, "host_released", "A host that is drained has no workers left; its agent is stopped.",
           ET_FIELD(host), ET_FIELD(agent))
 
+struct HostUnneeded {
+  std::string host;
+  AgentId agent;
+  std::string reason;
+};
+ET_RECORD(HostUnneeded, "host_unneeded",
+          "A host that came by itself is not used, and never will be: its agent is stopped, and its command ends.",
+          ET_FIELD(host), ET_FIELD(agent), ET_FIELD(reason))
+
 struct HostCooled {
   std::string host;
   std::uint32_t failures = 0;
@@ -160,7 +169,7 @@ ET_RECORD(Collectives, "collectives", "NCCL's report on the collectives of the j
 
 using HostRecords =
     RecordList<HostPollFailed, HostOffered, HostAgain, HostSlotsChanged, HostVanished, HostBack, HostNotice,
-               HostReleased, HostCooled, AgentHello, AgentConnected, AgentSuspect, AgentHealthy, AgentCutOff, AgentBack,
-               AgentLost, AgentEnded, KeptWarm, WarmEnded, Collectives>;
+               HostReleased, HostUnneeded, HostCooled, AgentHello, AgentConnected, AgentSuspect, AgentHealthy,
+               AgentCutOff, AgentBack, AgentLost, AgentEnded, KeptWarm, WarmEnded, Collectives>;
 
 }  // namespace elastictrain::core::record

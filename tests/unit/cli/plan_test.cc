@@ -4,9 +4,9 @@
 #include <csignal>
 
 #include "cli/commands/dry_run.h"
+#include "cli/commands/preload_plan.h"
 #include "cli/commands/run_flags.h"
 #include "cli/commands/run_parts.h"
-#include "cli/commands/preload_plan.h"
 #include "cli/commands/run_plan.h"
 #include "cli/commands/run_signals.h"
 
@@ -446,4 +446,24 @@ TEST_CASE("USR1 as a notice to leave does not reach the workers") {
   CHECK(forwarded_signals(signals, true) == std::vector<int>{SIGUSR2});
   signals.forward = {"none"};
   CHECK(forwarded_signals(signals, false).empty());
+}
+
+TEST_CASE("commands that meet wait for all hosts only where the program may be of fixed size") {
+  RunConfig config = program();
+  config.hosts.endpoint = "127.0.0.1:29400";
+  config.workers.min = 2;
+  config.workers.max = 4;
+  config.timeouts.start_ms = 7000;
+  const core::RunSettings plain = plan_of(config).settings;
+  CHECK(plain.start_workers == 4);
+  CHECK(plain.last_call == Millis(7000));
+  CHECK(plain.start_timeout == Millis(config.hosts.join_timeout_ms));
+  config.timeouts.start_ms = 2 * config.hosts.join_timeout_ms;
+  CHECK(plan_of(config).settings.start_timeout == Millis(config.timeouts.start_ms));
+  config.use_trainer = true;
+  config.command.clear();
+  CHECK(plan_of(config).settings.last_call == Millis(0));
+  RunConfig named = program();
+  CHECK(plan_of(named).settings.last_call == Millis(0));
+  CHECK(plan_of(named).settings.start_timeout == Millis(named.timeouts.start_ms));
 }

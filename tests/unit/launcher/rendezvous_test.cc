@@ -90,6 +90,19 @@ TEST_CASE("commands offer their hosts under names of their own and end with the 
   CHECK(status_of(third) == 7);
 }
 
+TEST_CASE("a command whose host is never used ends well, and its host is no longer offered") {
+  Run run;
+  const pid_t command = start_command(run.meeting->port(), kKey, "other");
+  REQUIRE(run.comes_to(2));
+  run.meeting->let_go("first", "a host without a command");
+  run.meeting->let_go("other", "the program has a fixed size");
+  CHECK(run.offered() == std::vector<Host>{{"first", 2}});
+  int status = 0;
+  for (int i = 0; i < 600 && ::waitpid(command, &status, WNOHANG) == 0; ++i) run.io.run_for(50ms);
+  CHECK(WIFEXITED(status));
+  CHECK(WEXITSTATUS(status) == 0);
+}
+
 TEST_CASE("a host leaves with the signal that ends its command") {
   Run run;
   const pid_t command = start_command(run.meeting->port(), kKey, "other");
