@@ -83,7 +83,8 @@ void Supervisor::Impl::on(AgentId agent, protocol::WorkerSpawnFailed& message) {
 void Supervisor::Impl::on(AgentId agent, protocol::WorkerExited& message) {
   cluster_.ended(message.worker, agent);
   if (!owns(agent, message.worker)) return;
-  feed(core::WorkerExited{message.worker, message.exit_code, message.signal, std::move(message.last_error_lines)});
+  feed(core::WorkerExited{message.worker, message.exit_code, message.signal, std::move(message.last_error_lines),
+                          message.out_of_memory, message.memory_limit_bytes, message.peak_bytes});
   workers_.remove(message.worker);
 }
 
@@ -120,8 +121,8 @@ void Supervisor::Impl::on(AgentId agent, protocol::AgentReport& message) {
     if (!owns(agent, sample.worker)) continue;
     progress_.on_heartbeat(sample.heartbeat);
     policy_.on_heartbeat(sample.worker, sample.heartbeat, up_s());
-    cluster_.on_heartbeat(sample.worker, sample.heartbeat);
     policy_.on_cpu_time(sample.worker, sample.cpu_ms, up_s());
+    cluster_.on_heartbeat(sample.worker, sample.heartbeat);
   }
   feed(core::AgentReported{agent, std::move(message)});
   consult_policy();

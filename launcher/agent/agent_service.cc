@@ -36,7 +36,8 @@ using namespace protocol;
 // While this much is queued for the supervisor, output stays in the workers' buffers and messages in their sockets.
 constexpr std::size_t kOutputBacklogBytes = 1u << 20;
 constexpr std::size_t kMessageBacklogBytes = 16u << 20;
-// Values for the board beyond it end here, and their workers send them again: a frame of each worker may already be read.
+// Values for the board beyond it end here, and their workers send them again: a frame of each worker may already be
+// read.
 constexpr std::size_t kBoardBacklogBytes = 2 * kMessageBacklogBytes;
 // Of one worker between two reports; it waits with the rest, so that no worker holds up the messages of the others.
 constexpr std::uint32_t kMaxMessagesPerReport = 2'000;
@@ -326,6 +327,7 @@ bool AgentService::send_next_batch(Worker& worker) {
 void AgentService::tick() {
   guardian_.sign_of_life();
   send_report();
+  for (const auto& [id, worker] : workers_) worker->look_at_memory();
   warm_.look_at_memory();
   reap_adopted();
   tick_timer_.expires_after(Milliseconds(std::max<std::uint64_t>(bootstrap_.heartbeat_ms, 1)));

@@ -20,6 +20,9 @@ constexpr std::size_t kErrorLines = 20;
 constexpr std::size_t kErrorLineBytes = 1000;
 // A grandchild outside the group may hold the pipes; the report of the exit is not delayed longer than this.
 constexpr std::chrono::milliseconds kDrainTime{500};
+// A worker that ends so soon after a process of its memory group was killed for want of memory ends because of that: it
+// was the one, or missed it (a data loader), or the kernel ends whole groups.
+constexpr std::chrono::seconds kOomKillCounts{2};
 // Cores that are busy all the time must not keep a worker from being ready in time.
 constexpr std::chrono::seconds kLongestBackground{20};
 
@@ -77,6 +80,8 @@ Status Worker::begin(WorkerSetup setup, std::optional<ForkedChild> child) {
   auto process = child ? Process::adopt(io_, std::move(*child), spec, on_exit) : Process::spawn(io_, spec, on_exit);
   if (!process) return process.error();
   process_ = std::move(*process);
+  memory_ = MemoryGroup::of(pid());
+  if (memory_) memory_kills_ = memory_->kills();
   if (in_background) start_in_background();
   output_ = make_pump(std::move(process_->output()), false);
   error_ = make_pump(std::move(process_->error()), true);
@@ -155,6 +160,13 @@ void Worker::reseat(WorkerId worker, WorkerHooks hooks) {
   send(std::make_shared<const std::string>(protocol::encode_frame(protocol::WorkerDown(protocol::Reseated{worker}))));
 }
 
+void Worker::look_at_memory() {
+  if (!memory_) return;
+  const std::uint64_t kills = memory_->kills();
+  if (kills > memory_kills_) memory_killed_at_ = std::chrono::steady_clock::now();
+  memory_kills_ = kills;
+}
+
 bool Worker::take_output(std::size_t max_bytes, protocol::WorkerOutput& output) {
   for (OutputPump* pump : {error_.get(), output_.get()}) {
     if (pump->buffer().empty()) continue;
@@ -168,6 +180,8 @@ bool Worker::take_output(std::size_t max_bytes, protocol::WorkerOutput& output) 
 void Worker::process_ended(ExitStatus status) {
   ended_ = true;
   status_ = status;
+  ended_at_ = std::chrono::steady_clock::now();
+  look_at_memory();
   kill_timer_.cancel();
   socket_->drain();
   drain_timer_.expires_after(kDrainTime);
@@ -199,10 +213,20 @@ void Worker::finish() {
   // Deferred: the caller may be one of this object's parts, and the owner destroys this object now.
   asio::post(io_, [this, life = std::weak_ptr<char>(life_)] {
     if (life.expired()) return;
-    const protocol::WorkerExited exited{id_, status_.exit_code, status_.signal, last_lines()};
     const auto on_exit = std::move(hooks_.on_exit);
-    on_exit(exited);
+    on_exit(exited());
   });
+}
+
+protocol::WorkerExited Worker::exited() {
+  protocol::WorkerExited exited{id_, status_.exit_code, status_.signal, last_lines()};
+  const bool failed = status_.signal != 0 || status_.exit_code != 0;
+  exited.out_of_memory = failed && ended_at_ - kOomKillCounts <= memory_killed_at_;
+  if (exited.out_of_memory) {
+    exited.memory_limit_bytes = memory_->limit_bytes();
+    exited.peak_bytes = status_.peak_bytes;
+  }
+  return exited;
 }
 
 }  // namespace elastictrain::launcher

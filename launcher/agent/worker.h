@@ -18,6 +18,7 @@
 #include "launcher/agent/reserved_port.h"
 #include "launcher/agent/worker_record.h"
 #include "launcher/agent/worker_socket.h"
+#include "launcher/process/memory_group.h"
 #include "launcher/process/process.h"
 #include "supervisor/protocol/agent_messages.h"
 
@@ -79,6 +80,8 @@ class Worker {
   void park(WorkerHooks hooks);
   // The parked process is this worker from here on.
   void reseat(WorkerId worker, WorkerHooks hooks);
+  // To be called regularly: when its group's processes were last ended for want of memory.
+  void look_at_memory();
   // The next batch of output lines, oldest stream first; false if there is none.
   bool take_output(std::size_t max_bytes, protocol::WorkerOutput& output);
 
@@ -91,6 +94,7 @@ class Worker {
   std::unique_ptr<OutputPump> make_pump(asio::posix::stream_descriptor pipe, bool is_stderr);
   void remember_error_line(const std::string& line);
   std::vector<std::string> last_lines() const;
+  protocol::WorkerExited exited();
   void report_fault(const std::string& fault);
   void process_ended(ExitStatus status);
   void finish_if_drained();
@@ -114,6 +118,10 @@ class Worker {
   asio::steady_timer background_timer_;
   std::chrono::steady_clock::time_point kill_at_ = std::chrono::steady_clock::time_point::max();
   ExitStatus status_;
+  std::chrono::steady_clock::time_point ended_at_;
+  std::optional<MemoryGroup> memory_;  // of its process, as it started
+  std::uint64_t memory_kills_ = 0;     // there, at the last look
+  std::chrono::steady_clock::time_point memory_killed_at_ = std::chrono::steady_clock::time_point::min();
   bool ended_ = false;
   bool finished_ = false;
   bool in_background_ = false;

@@ -191,9 +191,11 @@ Result<Fd> open_pidfd(pid_t pid) {
   return pidfd;
 }
 
-ExitStatus to_exit_status(const siginfo_t& info) {
-  if (info.si_code == CLD_EXITED) return {info.si_status, 0};
-  return {0, info.si_status};
+ExitStatus to_exit_status(const siginfo_t& info, const rusage& usage) {
+  constexpr std::uint64_t kUnit = 1024;
+  const std::uint64_t peak_bytes = static_cast<std::uint64_t>(usage.ru_maxrss) * kUnit;
+  if (info.si_code == CLD_EXITED) return {info.si_status, 0, peak_bytes};
+  return {0, info.si_status, peak_bytes};
 }
 
 }  // namespace
@@ -292,9 +294,10 @@ void Process::watch(ExitHandler on_exit) {
 }
 
 // Of the child; si_pid is 0 while it runs. Nothing: another part of the program has reaped it.
-std::optional<siginfo_t> Process::look(int options) const {
+std::optional<siginfo_t> Process::look(int options, rusage* usage) const {
   siginfo_t info{};
-  if (::waitid(P_PID, static_cast<id_t>(pid_), &info, WEXITED | WNOHANG | options) != 0) return std::nullopt;
+  // The system call, other than the C library's function, says what the process has used.
+  if (::syscall(SYS_waitid, P_PID, pid_, &info, WEXITED | WNOHANG | options, usage) != 0) return std::nullopt;
   return info;
 }
 
@@ -304,13 +307,14 @@ void Process::reap(ExitHandler on_exit) {
   if (seen && seen->si_pid == 0) return watch(std::move(on_exit));
   // The unreaped child still holds its id, so the group that is killed here cannot belong to another process.
   if (kill_group_at_exit_) ::kill(-pid_, SIGKILL);
-  const auto info = look(0);
+  rusage usage{};
+  const auto info = look(0, &usage);
   running_ = false;
   watched_children().remove(pid_);
   asio::error_code ignored;
   pidfd_.close(ignored);
   // Another part of the program has reaped it: an unknown status must not pass for success.
-  if (on_exit) on_exit(info ? to_exit_status(*info) : ExitStatus{kUnknownStatus, 0});
+  if (on_exit) on_exit(info ? to_exit_status(*info, usage) : ExitStatus{kUnknownStatus, 0});
 }
 
 bool is_watched_child(pid_t pid) {

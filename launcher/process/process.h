@@ -7,6 +7,7 @@
 #pragma once
 
 #include <signal.h>
+#include <sys/resource.h>
 #include <sys/types.h>
 
 #include <asio/io_context.hpp>
@@ -44,6 +45,7 @@ struct ProcessSpec {
 struct ExitStatus {
   int exit_code = 0;  // if signal is 0
   int signal = 0;
+  std::uint64_t peak_bytes = 0;  // of main memory, of the process or a child that it has waited for; 0: not known
 };
 
 // A child of this process that another one has forked in its place. It waits until it is adopted, and ends where it is
@@ -85,7 +87,7 @@ class Process {
   static std::unique_ptr<Process> watched(asio::io_context& io, pid_t pid, Fd pidfd, Streams streams,
                                           const ProcessSpec& spec, ExitHandler on_exit);
   void watch(ExitHandler on_exit);
-  std::optional<siginfo_t> look(int options) const;
+  std::optional<siginfo_t> look(int options, rusage* usage = nullptr) const;
   void reap(ExitHandler on_exit);
 
   pid_t pid_ = -1;

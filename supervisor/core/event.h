@@ -166,6 +166,9 @@ struct WorkerExited {
   std::int32_t exit_code = 0;
   std::int32_t signal = 0;
   std::vector<std::string> last_error_lines;
+  bool out_of_memory = false;  // as in the agent's message
+  std::uint64_t memory_limit_bytes = 0;
+  std::uint64_t peak_bytes = 0;
 };
 struct WorkerMessage {
   WorkerId worker;

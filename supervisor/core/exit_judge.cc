@@ -15,6 +15,20 @@
 
 namespace elastictrain::core {
 
+namespace {
+
+record::Exited exit_record(const Worker& worker, const WorkerExited& event) {
+  record::Exited exited{worker.id, worker.host, event.exit_code, event.signal, event.last_error_lines, {}, {}, {}};
+  if (event.out_of_memory) {
+    exited.out_of_memory = true;
+    exited.memory_limit_bytes = event.memory_limit_bytes;
+    exited.peak_bytes = event.peak_bytes;
+  }
+  return exited;
+}
+
+}  // namespace
+
 ExitJudge::ExitJudge(Roster& roster, Outbox& out, Startup& startup, Training& training, Change& change, RunEnd& end,
                      WorkerControl& workers, Ending& ending, Halt& halt, FailureJudge& judge, PlainRestart& plain,
                      NewcomerJudge& newcomers)
@@ -35,7 +49,7 @@ void ExitJudge::on(const WorkerExited& event) {
   const Worker* found = roster_.worker(event.worker);
   if (found == nullptr) return;
   const Worker worker = *found;
-  out_.journal(record::Exited{worker.id, worker.host, event.exit_code, event.signal, event.last_error_lines});
+  out_.journal(exit_record(worker, event));
   workers_.remove(worker.id);
   if (end_.mode != EndMode::kNow) judge_exit(worker, event);
   newcomers_.forget(worker.id);
@@ -90,7 +104,7 @@ void ExitJudge::judge_unfinished_exit(const Worker& worker, const WorkerExited& 
   if (!preempted && newcomers_.exited(worker.id, by_itself, good, workers_.name_of(worker) + " " + what + detail))
     return;
   judge_.lose_member({preempted ? FailureClass::kPreemption : FailureClass::kCrash, exit_status_of(event), worker.host,
-                      workers_.name_of(worker) + " " + what, detail, by_itself});
+                      workers_.name_of(worker) + " " + what, detail, by_itself, event.out_of_memory});
 }
 
 }  // namespace elastictrain::core

@@ -32,11 +32,28 @@ std::string raised_exception(const std::vector<std::string>& lines) {
   return raised;
 }
 
+std::string mebibytes(std::uint64_t bytes) {
+  constexpr std::uint64_t kUnit = 1024 * 1024;
+  return std::to_string((bytes + kUnit / 2) / kUnit) + " MiB";
+}
+
+// With what an exit is explained that the kernel's OOM killer caused.
+std::string memory_text(const WorkerExited& event) {
+  const bool was_it = event.signal == kSignalKill;
+  std::string text =
+      was_it ? " by the kernel's OOM killer: " : ", and the kernel's OOM killer ended a process beside it: ";
+  text += event.memory_limit_bytes == 0 ? "the memory of its host was used up"
+                                        : "its cgroup has a limit of " + mebibytes(event.memory_limit_bytes);
+  if (event.peak_bytes != 0) text += ", and the worker held up to " + mebibytes(event.peak_bytes);
+  return text;
+}
+
 }  // namespace
 
 std::string exit_text(const WorkerExited& event) {
-  if (event.signal != 0) return "was killed by " + protocol::signal_text(event.signal);
-  return "exited with status " + std::to_string(event.exit_code);
+  std::string text = event.signal != 0 ? "was killed by " + protocol::signal_text(event.signal)
+                                       : "exited with status " + std::to_string(event.exit_code);
+  return event.out_of_memory ? text + memory_text(event) : text;
 }
 
 int exit_status_of(const WorkerExited& event) {

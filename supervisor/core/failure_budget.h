@@ -38,6 +38,7 @@ struct Loss {
   std::string text;        // "rank 1 (w2 on B) was killed by signal 9"
   std::string detail;      // its last error output, or what to do
   bool by_itself = false;  // the program exited on its own
+  bool out_of_memory = false;
 };
 
 // Why the run must end now.

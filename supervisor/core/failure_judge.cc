@@ -1,6 +1,7 @@
 #include "supervisor/core/failure_judge.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "supervisor/core/desired_state.h"
 #include "supervisor/core/ending.h"
@@ -14,6 +15,11 @@
 #include "supervisor/core/training.h"
 
 namespace elastictrain::core {
+namespace {
+
+constexpr std::uint32_t kMostOutOfMemory = 3;
+
+}  // namespace
 
 FailureJudge::FailureJudge(const RunSettings& settings, Roster& roster, Outbox& out, Training& training,
                            Recovery& recovery, DesiredState& desired, RunEnd& end, Ending& ending, Halt& halt,
@@ -52,8 +58,35 @@ void FailureJudge::lose_member(Loss loss) {
     out_.journal(record::Target{desired_.target, desired_.target_reason});
   }
   out_.tell(Tell::Level::kWarning, loss.text + loss.detail);
+  if (loss.out_of_memory) note_out_of_memory(loss);
   host_judge_.blame(loss);
   halt_.recover(loss.text);
+}
+
+// A third worker would be killed like the two before it. With fewer workers each may have more memory. Workers that the
+// kernel kills together count as one.
+void FailureJudge::note_out_of_memory(const Loss& loss) {
+  if (std::exchange(oom_generation_, training_.generation) == training_.generation) return;
+  const std::size_t size = training_.members.size();
+  if (oom_row_.size != size || out_.now() - oom_row_.last > settings_.failures.window) oom_row_ = {size, 0, {}};
+  oom_row_.last = out_.now();
+  if (++oom_row_.count < kMostOutOfMemory || end_.begun()) return;
+  const auto& workers = roster_.workers();
+  const auto left = static_cast<std::uint32_t>(
+      std::count_if(workers.begin(), workers.end(), [](const auto& entry) { return entry.second.trains(); }));
+  const std::string why = counted(oom_row_.count, "worker") + " in a row were killed for want of memory at a size of " +
+                          std::to_string(size) + "; the last: " + loss.text;
+  oom_row_ = {};
+  if (left < std::max(settings_.min_workers, 1U)) {
+    out_.tell(Tell::Level::kWarning, why + ". Another one is started, because at least " +
+                                         counted(settings_.min_workers, "worker") +
+                                         " must train: give it more memory, or lower workers.min or the batch");
+    return;
+  }
+  desired_.refused = GrowRefusal{left, why};
+  out_.journal(record::GrowRefused{left, why});
+  out_.tell(Tell::Level::kWarning, "grow refused: " + why + ". The run stays at " + counted(left, "worker") +
+                                       "; `elastictrain resize` tries it again");
 }
 
 void FailureJudge::forget_repaired_losses() {

@@ -40,7 +40,15 @@ class FailureJudge {
   const FailureBudget& budget() const { return budget_; }
 
  private:
+  // Workers that were killed for want of memory, one after the other, at one size.
+  struct OomRow {
+    std::size_t size = 0;
+    std::uint32_t count = 0;
+    Instant last;
+  };
+
   void charge(const Loss& loss);
+  void note_out_of_memory(const Loss& loss);
 
   const RunSettings& settings_;
   Roster& roster_;
@@ -53,7 +61,9 @@ class FailureJudge {
   Halt& halt_;
   HostJudge& host_judge_;
   FailureBudget budget_;
-  std::vector<Loss> losses_;            // since the last committed step
+  std::vector<Loss> losses_;  // since the last committed step
+  OomRow oom_row_;
+  Generation oom_generation_ = 0;       // that lost the last of them
   bool progressed_ = true;              // a step was committed since the last recovery
   Generation progress_generation_ = 0;  // ... which is known from heartbeats of this generation
   Step progress_step_ = 0;              // ... of this step or a later one

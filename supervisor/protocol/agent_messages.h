@@ -37,7 +37,8 @@ struct AgentBootstrap {
   // The process of a worker that has left stays for this long, to be another worker; 0: it ends.
   std::uint64_t keep_warm_ms = 0;
   std::uint64_t keep_warm_percent = 0;  // of the host's memory that all these processes may hold together
-  // Python modules that a process of the host imports once, to be forked for each worker; none: there is no such process
+  // Python modules that a process of the host imports once, to be forked for each worker; none: there is no such
+  // process
   std::vector<std::string> preload;
   std::uint64_t preload_timeout_ms = 0;  // for the imports, and for a fork
 };
@@ -89,6 +90,10 @@ struct WorkerExited {
   std::int32_t exit_code = 0;  // if signal is 0
   std::int32_t signal = 0;
   std::vector<std::string> last_error_lines;
+  // The kernel's OOM killer ended it, or at that time another process of its memory group (cgroup).
+  bool out_of_memory = false;
+  std::uint64_t memory_limit_bytes = 0;  // of the group; 0: none, the host's memory was used up
+  std::uint64_t peak_bytes = 0;          // of main memory, of its process; 0: not known
 };
 
 // Whole lines as one worker wrote them, in order. `dropped` lines before `lines` did not fit the bounded buffer.

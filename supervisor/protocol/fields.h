@@ -84,7 +84,8 @@ ET_FIELDS(AgentHello, m.protocol_version, m.binary_version, m.agent, m.host_name
 ET_FIELDS(WarmProcesses, m.processes)
 ET_FIELDS(WorkerSpawned, m.worker, m.pid)
 ET_FIELDS(WorkerSpawnFailed, m.worker, m.reason, m.exit_status)
-ET_FIELDS(WorkerExited, m.worker, m.exit_code, m.signal, m.last_error_lines)
+ET_FIELDS(WorkerExited, m.worker, m.exit_code, m.signal, m.last_error_lines, m.out_of_memory, m.memory_limit_bytes,
+          m.peak_bytes)
 ET_FIELDS(WorkerOutput, m.worker, m.is_stderr, m.lines, m.dropped)
 ET_FIELDS(FromWorker, m.worker, m.message)
 ET_FIELDS(WorkerSample, m.worker, m.quiet_ms, m.heartbeat, m.cpu_ms, m.stopped)
@@ -113,8 +114,8 @@ ET_FIELDS(AgentEnded, m.agent, m.launched, m.exit_code, m.signal, m.message, m.a
 ET_FIELDS(HostLeaves, m.reason)
 ET_FIELDS(ForgetAgent, m.agent)
 ET_FIELDS(HostRefused, m.reason)
-ET_FIELDS(RunEnded, m.status)
 ET_FIELDS(HostUnneeded, m.reason)
+ET_FIELDS(RunEnded, m.status)
 
 #undef ET_FIELDS
 

@@ -514,6 +514,11 @@ class Story {
        [this](const Words& w) {
          feed(WorkerExited{worker(w.at(0)), 0, static_cast<std::int32_t>(number(w.at(1))), {"last words"}});
        }},
+      {"oom",
+       [this](const Words& w) {
+         const auto mib = [](const std::string& text) { return std::uint64_t{number(text)} << 20; };
+         feed(WorkerExited{worker(w.at(0)), 0, 9, {"last words"}, true, mib(w.at(1)), mib(w.at(2))});
+       }},
       {"spawn-failed",
        [this](const Words& w) {
          feed(WorkerSpawnFailed{worker(w.at(0)), rest(w, 1)});

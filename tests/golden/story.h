@@ -11,7 +11,7 @@
 //   broken a1 REASON (only the connection) | back a1 w1 w2 (with the workers that live) | notice a1 REASON
 //   hello w1 | ready w1 (hello too where it is missing) | prepared w1 (or: all) | prepare-failed w1 REASON
 //   ready-other w1 (with another state) | active w1 (or: all) | left w1 | finished w1 | exit w1 STATUS
-//   killed w1 SIGNAL | spawn-failed w1 REASON
+//   killed w1 SIGNAL | oom w1 400 250 (a limit of so many MiB, of which it held so many) | spawn-failed w1 REASON
 //   halted STEP w1 (or: all) | halted-behind STEP w1 (no complete state) | halted-starting w1
 //   halts w1 REASON (by itself) | disagrees w1 REASON (the same: it sees what must be equal and is not)
 //   declines w1 REASON (it cannot join) | finished-alone w1 (its program ended without the others) | stacks w1 LINE

@@ -144,7 +144,8 @@ void SupervisorProcess::received(AgentId agent, const AgentUp& message) {
   }
   if (const auto* exited = std::get_if<WorkerExited>(&message)) {
     if (owns(agent, exited->worker)) {
-      feed(core::WorkerExited{exited->worker, exited->exit_code, exited->signal, exited->last_error_lines});
+      feed(core::WorkerExited{exited->worker, exited->exit_code, exited->signal, exited->last_error_lines,
+                              exited->out_of_memory, exited->memory_limit_bytes, exited->peak_bytes});
     }
   }
   if (const auto* warm = std::get_if<WarmProcesses>(&message)) {

@@ -50,6 +50,39 @@ time.sleep(1000)
 """
 
 
+HOGS = """
+import array, os, time, elastictrain
+session = elastictrain.Session()
+session.share_model("weights", array.array("f", [0.0] * 4))
+session.set_data(sample_count=400000, epochs=1, batch=8)
+taken, steps = [], 0
+if session.start():
+    while session.next_batch() is not None:
+        session.all_reduce(array.array("f", [1.0] * 4))
+        session.commit_step(loss=1.0)
+        time.sleep(0.01)
+        steps += 1
+        if int(os.environ["ELASTICTRAIN_WORKER_ID"]) > 2 and steps > 10:
+            taken.append(bytearray(b"x" * (20 << 20)))
+"""
+MEMORY_MIB = 400
+
+
+def limited_memory(case):
+    """A cgroup with a limit, and the words with which a shell puts a command there."""
+    for base, limit in (("/sys/fs/cgroup/memory", "memory.limit_in_bytes"), ("/sys/fs/cgroup", "memory.max")):
+        group = os.path.join(base, f"elastictrain-test-{os.getpid()}")
+        try:
+            os.mkdir(group)
+            case.addCleanup(os.rmdir, group)
+            with open(os.path.join(group, limit), "w") as file:
+                file.write(str(MEMORY_MIB << 20))
+            return ["sh", "-c", f'echo $$ > {group}/cgroup.procs && exec "$@"', "sh"]
+        except OSError:
+            continue
+    raise unittest.SkipTest("no cgroup with a limit can be made here")
+
+
 PAUSES = """
 import array, os, time, elastictrain
 session = elastictrain.Session()
@@ -112,6 +145,26 @@ class Python(Case):
                                                                   environment={**environment, "ET_BUSY": busy}) as run:
                     self.assertEqual(run.wait(60), 0, run.text())
                     self.assertEqual([event["event"] for event in run.journal() if "hang" in event["event"]], [])
+
+    def test_workers_that_the_kernel_kills_for_want_of_memory_are_named_and_not_started_for_ever(self):
+        environment = {"PYTHONPATH": os.path.join(ROOT, "train", "python"), "PYTHONDONTWRITEBYTECODE": "1"}
+        run = Run(arguments=["-n", "1:3", "--start", "3", "--audit", "1", "--", sys.executable, "-c", HOGS], environment=environment)
+        run.argv = limited_memory(self) + run.argv
+        with run:
+            before = pids(run.wait_size(3))
+            refused = run.wait_event("grow_refused", timeout=60)
+            self.assertEqual(refused["size"], 2)
+            exits = run.events("exited", signal=9)
+            self.assertEqual([exited["worker"] for exited in exits], [3, 4, 5])
+            for exited in exits:
+                self.assertTrue(exited["out_of_memory"])
+                self.assertEqual(exited["memory_limit_bytes"], MEMORY_MIB << 20)
+                self.assertGreater(exited["peak_bytes"], 100 << 20)
+            run.wait_text(f"by the kernel's OOM killer: its cgroup has a limit of {MEMORY_MIB} MiB, and the worker held up to ")
+            run.wait_text("grow refused: 3 workers in a row were killed for want of memory at a size of 3")
+            self.assertEqual(pids(run.wait_size(2)), before[:2])
+            run.wait_more_steps(20)
+            self.assert_stops_clean(run)
 
     def test_the_grace_holds_for_a_program_that_has_finished_and_lives_on(self):
         environment = {"PYTHONPATH": os.path.join(ROOT, "train", "python"), "PYTHONDONTWRITEBYTECODE": "1"}

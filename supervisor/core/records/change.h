@@ -72,9 +72,11 @@ struct GrowRefused {
   std::uint32_t size = 0;
   std::string reason;
 };
-ET_RECORD(GrowRefused, "grow_refused",
-          "New workers could not join, twice in a row: the run has at most `size` until a user asks for a size.",
-          ET_FIELD(size), ET_FIELD(reason))
+ET_RECORD(
+    GrowRefused, "grow_refused",
+    "New workers could not join, twice in a row, or three were killed for want of memory: the run has at most `size` "
+    "until a user asks for a size.",
+    ET_FIELD(size), ET_FIELD(reason))
 
 struct Commit {
   Generation generation = 0;

@@ -16,7 +16,7 @@
 namespace elastictrain::core::record {
 
 // Version of the schema that this program writes; it reads all versions up to it.
-inline constexpr std::uint32_t kSchemaVersion = 6;
+inline constexpr std::uint32_t kSchemaVersion = 7;
 
 struct RecordName {
   std::string_view event;

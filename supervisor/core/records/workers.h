@@ -127,9 +127,16 @@ struct Exited {
   std::int32_t exit_code = 0;
   std::int32_t signal = 0;
   std::vector<std::string> last_error_lines;
+  std::optional<bool> out_of_memory;
+  std::optional<std::uint64_t> memory_limit_bytes;
+  std::optional<std::uint64_t> peak_bytes;
 };
-ET_RECORD(Exited, "exited", "The worker's process ended.", ET_FIELD(worker), ET_FIELD(host), ET_FIELD(exit_code),
-          ET_FIELD(signal), ET_FIELD(last_error_lines))
+ET_RECORD(
+    Exited, "exited",
+    "The worker's process ended. `out_of_memory`: the kernel's OOM killer ended it, or at that time another process "
+    "of its cgroup, whose limit is 0 if the host's memory was used up.",
+    ET_FIELD(worker), ET_FIELD(host), ET_FIELD(exit_code), ET_FIELD(signal), ET_FIELD(last_error_lines),
+    ET_FIELD(out_of_memory).since(7), ET_FIELD(memory_limit_bytes).since(7), ET_FIELD(peak_bytes).since(7))
 
 struct Vanished {
   WorkerId worker;

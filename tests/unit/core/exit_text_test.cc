@@ -43,3 +43,17 @@ TEST_CASE("who was ended from outside, or ended well, has said nothing about it"
   CHECK(last_words({WorkerId{1}, 0, 0, {"epoch 3: 40%"}}).empty());
   CHECK(last_words({WorkerId{1}, 0, 6, {"terminate called"}}) == ": terminate called");
 }
+
+TEST_CASE("the kernel's OOM killer is named, with the memory that there was") {
+  WorkerExited event{WorkerId{1}, 0, kSignalKill, {}, true, 400ULL << 20, 251ULL << 20};
+  CHECK(exit_text(event) ==
+        "was killed by signal 9 (SIGKILL) by the kernel's OOM killer: its cgroup has a limit of "
+        "400 MiB, and the worker held up to 251 MiB");
+  event.memory_limit_bytes = event.peak_bytes = 0;
+  CHECK(exit_text(event) ==
+        "was killed by signal 9 (SIGKILL) by the kernel's OOM killer: the memory of its host was used up");
+  WorkerExited other{WorkerId{1}, 1, 0, {}, true, 400ULL << 20, 0};
+  CHECK(exit_text(other) ==
+        "exited with status 1, and the kernel's OOM killer ended a process beside it: its cgroup has "
+        "a limit of 400 MiB");
+}
