@@ -33,15 +33,16 @@ struct Shards {
 struct DeviceReduce {
   float* data = nullptr;
   std::size_t count = 0;
-  // A gradient in 16 bits, or null. `data` is then memory for its values in single precision, in which it is summed; the
-  // sum is rounded once.
+  // A gradient in 16 bits, or null. `data` is then memory for its values in single precision, in which it is summed;
+  // the sum is rounded once.
   void* narrow = nullptr;
   Element element = Element::kFloat32;  // of `narrow`
   float scale = 1.0F;                   // as in ReduceOptions
-  // The input of the sum. kKeep: the gradient, copied to `keep` first if that is set. kKept: the content that `keep` has
-  // from an earlier call. kNothing: zeros, whatever the gradient holds.
+  // The input of the sum. kKeep: the gradient, copied to `keep` first if that is set. kKept: the content that `keep`
+  // has from an earlier call. kNothing: zeros, whatever the gradient holds.
   enum class Input : std::uint8_t { kKeep, kKept, kNothing } input = Input::kKeep;
-  void* keep = nullptr;  // as long as the gradient, of its type; filled when the sum has ended, also after a peer's error
+  void* keep =
+      nullptr;  // as long as the gradient, of its type; filled when the sum has ended, also after a peer's error
   // The caller's CUstream (null: its default stream). Work that it holds runs before the sum.
   void* stream = nullptr;
   // The caller's CUevent, or null: the sum waits for this point of `stream` and not for what `stream` holds behind it.

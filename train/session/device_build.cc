@@ -27,7 +27,8 @@ Result<Agreed> agree(comm::Communicator& host, const DeviceBuild& build, const c
   const comm::BuildGuard guard(host, cancel, build.deadline);
   const Agreed mine{build.nccl_works && comm::NcclLibrary::get().ok(), build.exchanges_narrow};
   std::vector<Agreed> all(host.world_size());
-  if (auto status = host.all_gather(std::as_bytes(std::span(&mine, 1)), std::as_writable_bytes(std::span(all))); !status) {
+  if (auto status = host.all_gather(std::as_bytes(std::span(&mine, 1)), std::as_writable_bytes(std::span(all)));
+      !status) {
     return status.error();
   }
   return Agreed{std::ranges::all_of(all, &Agreed::nccl), std::ranges::all_of(all, &Agreed::exchanges_narrow)};

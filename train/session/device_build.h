@@ -37,8 +37,8 @@ struct DeviceBuild {
 // order. Empty if they are not, or if no rank leaves.
 std::vector<std::uint32_t> ranks_left_out(const std::vector<WorkerId>& before, const protocol::GenerationPlan& plan);
 
-// Whether gradients of 16 bits that each rank sends to each other are fewer bytes than a sum in float32 along rings. Between
-// hosts a ring carries them once for all ranks of a host, an exchange once for each.
+// Whether gradients of 16 bits that each rank sends to each other are fewer bytes than a sum in float32 along rings.
+// Between hosts a ring carries them once for all ranks of a host, an exchange once for each.
 bool pays_to_exchange_narrow(const protocol::GenerationPlan& plan);
 
 Result<std::unique_ptr<comm::Communicator>> reach_device(std::unique_ptr<comm::Communicator> host, DeviceBuild build,

@@ -34,7 +34,7 @@ struct Environment {
   Backend backend = Backend::kAuto;
   comm::NcclBuild nccl_build = comm::NcclBuild::kBackground;
   bool exchanges_narrow = true;  // gradients of 16 bits travel between GPUs in 16 bits, otherwise in float32
-  std::size_t processors = 0;  // of all workers of this host, if the agent binds each to some
+  std::size_t processors = 0;    // of all workers of this host, if the agent binds each to some
   std::chrono::milliseconds mpi_init_timeout{50'000};
   std::chrono::milliseconds mpi_finalize_timeout{5'000};
   bool parks = false;  // the process outlives its worker and may become another one

@@ -62,8 +62,8 @@ Status StagedCommunicator::fetch(const comm::DeviceReduce& reduce, const void* g
   }
   const void* const from = reduce.input == Input::kKept ? reduce.keep : gradient;
   if (status) {
-    status = cuda.check(cuda.copy_to_host(into, address(from), bytes, stream_.handle()),
-                        "copy a gradient from the device");
+    status =
+        cuda.check(cuda.copy_to_host(into, address(from), bytes, stream_.handle()), "copy a gradient from the device");
   }
   return status ? stream_.synchronize() : status;
 }

@@ -175,7 +175,9 @@ class NarrowBucket {
   }
 
  private:
-  device::DeviceMemory memory(std::size_t bytes) const { return std::move(*device::DeviceMemory::allocate(device_, bytes)); }
+  device::DeviceMemory memory(std::size_t bytes) const {
+    return std::move(*device::DeviceMemory::allocate(device_, bytes));
+  }
   Values read(const device::DeviceMemory& memory) const {
     Values values(count_);
     if (!memory.copy_out(values.data(), memory.bytes(), stream_.handle()) || !stream_.synchronize()) panic("copy");
@@ -223,7 +225,8 @@ NarrowBucket::Values narrow_sum(Element element, const std::vector<float>& weigh
 // Those of a step whose second worker has just joined, if there are several.
 std::vector<float> uneven_weights(std::size_t ranks) {
   std::vector<float> weights(ranks);
-  for (std::size_t rank = 0; rank < ranks; ++rank) weights[rank] = rank == 1 ? 0.0F : float(rank + 1) / float(4 * ranks);
+  for (std::size_t rank = 0; rank < ranks; ++rank)
+    weights[rank] = rank == 1 ? 0.0F : float(rank + 1) / float(4 * ranks);
   return weights;
 }
 
@@ -278,7 +281,8 @@ TEST_CASE("gradients of 16 bits are summed in single precision in one order, kep
 // 256, 1 and 1 are 256 in bfloat16, and 60000 and 60000 are infinite in half precision.
 TEST_CASE("no addition of gradients of 16 bits is rounded, and none of weighted ones is beyond their range") {
   World world(shm(3));
-  const auto sum = [&](Element element, std::uint16_t first, std::uint16_t others, float weight, Generation generation) {
+  const auto sum = [&](Element element, std::uint16_t first, std::uint16_t others, float weight,
+                       Generation generation) {
     std::atomic<std::uint16_t> result{0};
     world.run(
         [&](Communicator& comm) {

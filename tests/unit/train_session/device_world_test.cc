@@ -90,8 +90,8 @@ TEST_CASE("a donor computes while its transfer waits for a joiner that has not c
   ::munmap(shared, sizeof(std::atomic<bool>));
 }
 
-// Two workers with gradients of 16 bits, then three, of which one is lost. Each ends at the first sum that is not made as
-// it should be: by NCCL in single precision, or by the workers themselves.
+// Two workers with gradients of 16 bits, then three, of which one is lost. Each ends at the first sum that is not made
+// as it should be: by NCCL in single precision, or by the workers themselves.
 void grow_and_lose(bool in_single_precision) {
   TestWorkerOptions options{.parameters = 20'003, .narrow = true};
   options.after_sums = [in_single_precision](Session&, std::uint64_t) {
