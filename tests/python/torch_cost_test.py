@@ -278,13 +278,15 @@ class Cost(unittest.TestCase):
         with torch.device("meta"):
             blocks = [Block(768, nn.LayerNorm) for _ in range(12)]
             model = nn.Sequential(nn.Embedding(50304, 768), nn.Embedding(1024, 768), *blocks, nn.LayerNorm(768))
-        parameters = list(reversed(list(model.parameters())))
-        ours = _gradients._filled([_gradients.Slot("", parameter, number) for number, parameter in enumerate(parameters)])
-        limits = [_gradients.FIRST_BUCKET_BYTES, _gradients.BUCKET_BYTES]
-        theirs, _ = distributed._compute_bucket_assignment_by_size(parameters, limits)
-        self.assertLessEqual(len(ours), len(theirs) + 1)
-        self.assertEqual(len(ours[-1]), 1)
-        self.assertEqual(sum(map(len, ours)), len(parameters))
+        for dtype in (torch.float32, torch.bfloat16):
+            with self.subTest(dtype):
+                parameters = list(reversed(list(model.to(dtype).parameters())))
+                ours = _gradients._filled([_gradients.Slot("", parameter, number) for number, parameter in enumerate(parameters)])
+                limits = [_gradients.FIRST_BUCKET_BYTES, _gradients.BUCKET_BYTES]
+                theirs, _ = distributed._compute_bucket_assignment_by_size(parameters, limits)
+                self.assertLessEqual(len(ours), len(theirs) + 1)
+                self.assertEqual(len(ours[-1]), 1)
+                self.assertEqual(sum(map(len, ours)), len(parameters))
 
     def test_a_sparse_gradient_on_a_device_is_named(self):
         model = nn.Sequential(nn.Embedding(11, 8, sparse=True), nn.Linear(8, 4))

@@ -26,7 +26,7 @@ class Slot:
         self.bucket = Bucket()
         self.view = torch.empty(0)  # its part of the bucket, in the parameter's shape
         self.arrived = False
-        self.bytes = 4 * parameter.numel()  # as they are summed
+        self.bytes = parameter.element_size() * parameter.numel()
 
 
 class Bucket:
@@ -311,7 +311,7 @@ def _filled(slots: Sequence[Slot]) -> List[List[Slot]]:
     """The content of each bucket, in the order in which they are begun. The first one is small, so that the first sum starts
     early. A gradient that would make one half as large again begins the next, so that the others' sum need not wait for it."""
     buckets: List[List[Slot]] = []
-    filled: Dict[torch.dtype, Tuple[List[Slot], int]] = {}  # of each type: what is being filled, and its bytes as summed
+    filled: Dict[torch.dtype, Tuple[List[Slot], int]] = {}  # of each type: what is being filled, and its bytes
     for slot in slots:
         parts, held = filled.get(slot.parameter.dtype, ([], 0))
         limit = FIRST_BUCKET_BYTES if len(buckets) <= 1 else BUCKET_BYTES
