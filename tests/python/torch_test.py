@@ -432,6 +432,8 @@ class Training(unittest.TestCase):
 class Recorder:
     """What the parts of a step use of a session."""
 
+    world_size = 2
+
     def share_tensor(self, name, tensor):
         pass
 
