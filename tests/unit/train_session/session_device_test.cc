@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <bit>
 #include <chrono>
 #include <cstdlib>
 #include <string>
@@ -72,6 +73,27 @@ TEST_CASE("alone, a sum of its own gradient is that gradient, after whatever the
   CHECK(gradient == std::vector<float>(1 << 20, 3.0F));
   session.commit_step({.loss = 1});
   CHECK(session.last_step().gradient_norm == doctest::Approx(3.0 * 1024));
+}
+
+TEST_CASE("alone, a gradient of 16 bits stays as it is, and its norm is measured") {
+  constexpr std::size_t kCount = 1 << 10;
+  const auto two_ones = std::bit_cast<float>(0x3f803f80U);  // 1 and 1 in bfloat16
+  Session session;
+  DeviceArrays arrays(session, kCount / 2);
+  session.set_data({.sample_count = 8, .batch = 4});
+  REQUIRE(session.start());
+  for (int step = 1; step <= 2; ++step) {
+    REQUIRE(session.next_batch());
+    std::vector<float> gradient(kCount / 2, two_ones);
+    arrays.put_gradient(gradient);
+    session.all_reduce_device_async(arrays.gradient(), kCount, DataType::kBFloat16, arrays.stream());
+    session.wait_all_reduce();
+    std::fill(gradient.begin(), gradient.end(), 0.0F);
+    arrays.get_gradient(gradient);
+    CHECK(gradient == std::vector<float>(kCount / 2, two_ones));
+    session.commit_step({.loss = 1});
+    CHECK(session.last_step().gradient_norm == doctest::Approx(32));
+  }
 }
 
 std::size_t pieces_of_memory() {
