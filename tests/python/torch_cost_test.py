@@ -262,16 +262,18 @@ class Cost(unittest.TestCase):
         (few, fewer), (calls, parameters) = self.calls_of_pass(1), self.calls_of_pass(6)
         self.assertLessEqual(calls - few, parameters - fewer)
 
-    def test_a_worker_alone_reads_no_elements_to_compare_them(self):
+    def test_a_worker_alone_compares_neither_elements_nor_small_values(self):
         model = Words(1)
         run = elastictrain.torch.elastic(model, torch.optim.SGD(model.parameters(), lr=0.01), TEXTS, batch=4, leave="return")
         self.addCleanup(run.close)
-        with mock.patch.object(run._companion._likeness, "read") as read:
+        with mock.patch.object(run._companion._likeness, "read") as read, \
+                mock.patch.object(run._companion._state, "put_into") as put:
             for (x,) in run:
                 model(x).square().mean().backward()
                 run._optimizers[0].step()
                 run._optimizers[0].zero_grad()
         self.assertFalse(read.called)
+        self.assertFalse(put.called)
 
     def test_sums_are_as_many_as_those_of_ddp(self):
         """Of GPT-2 with 124 million parameters; that of the words, whose gradient comes last, is one of its own."""

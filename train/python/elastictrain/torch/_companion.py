@@ -35,6 +35,7 @@ class Companion:
         self._used, self._alike, self._small = (HostFloats(part, BESIDE) for part in lane.split(sizes))
         buffers.use(written)
         self._sent: Optional[bytes] = None
+        self._is_alone = False  # its own small values count, and are compared with nobody's
         self._step, self._is_first = 0, True
         gradients.at_first = self._read_elements
         self.is_given_up = False  # the others finish the step without this worker
@@ -61,19 +62,20 @@ class Companion:
         self._buffers.check_constant()
         self._buffers.put()
         self._used.write([*self._gradients.used, float(trains)])
-        if self._session.world_size > 1:
-            self._alike.write(self._likeness.values(self._step, has_state))
-        else:
+        self._is_alone = counts and self._session.world_size == 1
+        if self._is_alone:
             self._likeness.compare_nothing()
-        text = self._state.put_into(self._small)
-        self._sent = text if counts else None
+        else:
+            self._alike.write(self._likeness.values(self._step, has_state))
+            text = self._state.put_into(self._small)
+            self._sent = text if counts else None
         for values in self._sums:
             submit(self._session, values)
 
     def take(self) -> Optional[List[float]]:
         """After the sums: writes buffers and small values. Returns for each parameter whether a worker used it; None for a
         step that is given up."""
-        self.is_given_up = not self._state.take_from(self._small, self._sent)
+        self.is_given_up = not self._is_alone and not self._state.take_from(self._small, self._sent)
         if self.is_given_up:
             return None
         self._likeness.check(self._alike.read())
