@@ -151,7 +151,7 @@ int run_cli(int argc, char** argv) {
     const ProgramText program = {"elastictrain " ELASTICTRAIN_VERSION, launcher::build_id(), kExamples};
     if (const auto status = parse_arguments(commands, program, arguments)) return *status;
     if (!invocation.instead.empty()) {
-      arguments = std::move(invocation.instead);
+      arguments = invocation.instead;
       if (const auto status = parse_arguments(commands, program, arguments)) return *status;
     }
     return invocation.action();

@@ -48,9 +48,10 @@ ARROWS = {
     "cli/config": ["supervisor/protocol", "heuristics", "launcher", "train/builtin"],
     "cli/traces": ["cli/config", "supervisor/protocol", "supervisor/cluster", "heuristics"],
     "cli/output": ["cli/config", "supervisor", "heuristics"],
+    "cli/chart": ["cli/output", "heuristics"],
     "cli/metrics": ["cli/config", "cli/output", "supervisor", "heuristics"],
     "cli/top": ["cli/output", "supervisor/protocol"],
-    "cli/report": ["cli/output", "supervisor", "heuristics"],
+    "cli/report": ["cli/chart", "cli/output", "supervisor", "heuristics"],
     "cli": ["supervisor", "launcher", "heuristics", "train", "elastictrain"],
     "tests": ["tests", "cli", "supervisor", "launcher", "heuristics", "train", "elastictrain"],
 }

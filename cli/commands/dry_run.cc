@@ -4,19 +4,12 @@
 
 #include "cli/commands/mpi_plan.h"
 #include "cli/output/protection.h"
+#include "cli/output/shell_text.h"
 #include "cli/output/table.h"
 #include "supervisor/worker_environment.h"
 
 namespace elastictrain::cli {
 namespace {
-
-std::string shell_word(const std::string& word) {
-  constexpr std::string_view kPlain = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_./=:,@%+";
-  if (!word.empty() && word.find_first_not_of(kPlain) == std::string::npos) return word;
-  std::string quoted = "'";
-  for (const char c : word) quoted += c == '\'' ? std::string("'\\''") : std::string(1, c);
-  return quoted + "'";
-}
 
 struct Place {
   std::string host;
@@ -80,12 +73,6 @@ std::string render_environment(const RunPlan& plan, const std::vector<Place>& pl
 }
 
 }  // namespace
-
-std::string shell_text(const std::vector<std::string>& words) {
-  std::string text;
-  for (const std::string& word : words) text += (text.empty() ? "" : " ") + shell_word(word);
-  return text;
-}
 
 std::string render_dry_run(const RunConfig& config, const RunPlan& plan, const launcher::Launcher& launcher) {
   const core::RunSettings& settings = plan.settings;

@@ -11,7 +11,4 @@ namespace elastictrain::cli {
 
 std::string render_dry_run(const RunConfig& config, const RunPlan& plan, const launcher::Launcher& launcher);
 
-// Arguments quoted as a shell would need them. For display only: nothing passes this text to a shell.
-std::string shell_text(const std::vector<std::string>& words);
-
 }  // namespace elastictrain::cli

@@ -285,7 +285,8 @@ SupervisorOptions LiveRun::options() {
   options.run_directory = directory_;
   options.start = start_;
   options.cluster = link_.get();
-  options.recorded_config = encode_recorded({config_, choice_.inputs.current_directory, choice_.inputs.environment});
+  options.recorded_config = encode_recorded(
+      {config_, choice_.inputs.current_directory, choice_.inputs.environment, choice_.typed});
   options.on_output = [this](const OutputLine& line) { output_->show_line(line); };
   options.on_tell = [this](core::Tell::Level level, const std::string& text) { output_->tell(level, text); };
   options.on_figures = [this](const RunFigures& figures) {
@@ -384,7 +385,7 @@ std::unique_ptr<metrics::Exporter> LiveRun::export_metrics() {
 void LiveRun::write_report() {
   const std::string& path = config_.report.on_end;
   if (path.empty()) return;
-  const auto page = run_report::page_of(directory_);
+  const auto page = run_report::page_of(directory_, choice_.typed);
   const Status written = page.ok() ? run_report::write_page(*page, path) : Status(page.error());
   output_->say(written.ok() ? "elastictrain: report: " + path : "elastictrain: warning: " + written.error().message);
 }

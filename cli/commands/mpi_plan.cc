@@ -6,7 +6,7 @@
 #include <cstdlib>
 #include <thread>
 
-#include "cli/commands/dry_run.h"
+#include "cli/output/shell_text.h"
 #include "launcher/mpi/mpi_launchers.h"
 #include "launcher/mpi/place.h"
 #include "supervisor/run_directory.h"

@@ -19,7 +19,7 @@
 #include "cli/commands/run_flags.h"
 #include "cli/commands/size_plan.h"
 #include "cli/config/text.h"
-#include "cli/output/plan_drawing.h"
+#include "cli/chart/plan_drawing.h"
 #include "cli/output/style.h"
 #include "heuristics/scavenger/scavenger_policy.h"
 #include "supervisor/control/control_protocol.h"

@@ -3,7 +3,7 @@
 #include <cmath>
 
 #include "cli/output/figures.h"
-#include "cli/output/plan_drawing.h"
+#include "cli/chart/plan_drawing.h"
 #include "cli/output/table.h"
 #include "supervisor/protocol/json_text.h"
 

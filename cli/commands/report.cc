@@ -5,6 +5,7 @@
 
 #include "cli/commands/command.h"
 #include "cli/commands/exit_code.h"
+#include "cli/commands/resume.h"
 #include "cli/commands/run_client.h"
 #include "cli/report/write.h"
 
@@ -28,7 +29,8 @@ struct ReportFlags {
 int print_report(const ReportFlags& flags) {
   const auto directory = find_run(flags.name);
   if (!directory.ok()) return complain("report", directory.error());
-  const auto page = run_report::page_of(*directory);
+  const auto recorded = find_recorded(*directory);
+  const auto page = run_report::page_of(*directory, recorded ? recorded->typed : std::vector<std::string>());
   if (!page.ok()) return complain("report", page.error());
   if (flags.output == "-") {
     std::cout << *page;

@@ -159,7 +159,10 @@ Choice resume_recorded(const RunFlags& flags) {
   const auto start = start_of(*record, config, flags.fresh);
   if (!start.ok()) return failed(start.error());
   config.name = *name;
-  return RunChoice{std::move(config), {recorded->variables, recorded->directory, *name, process_environment()}, *start};
+  return RunChoice{std::move(config),
+                   {recorded->variables, recorded->directory, *name, process_environment()},
+                   *start,
+                   recorded->typed};
 }
 
 std::string differs_text(const std::string& name, const std::string& directory,
@@ -221,7 +224,8 @@ std::string shown(const RunConfig& config, const KeySpec& key) {
 std::string encode_recorded(const RecordedRun& run) {
   const Json json = {{"config", snapshot_of(run.config)},
                      {"directory", run.directory},
-                     {"variables", passed_variables(run.config, run.variables)}};
+                     {"variables", passed_variables(run.config, run.variables)},
+                     {"typed", run.typed}};
   return json_text(json);
 }
 
@@ -232,7 +236,7 @@ Result<RecordedRun> decode_recorded(const std::string& text) {
     auto config = config_of_snapshot(json.at("config").get<std::string>());
     if (!config.ok()) return config.error();
     return RecordedRun{std::move(*config), json.at("directory").get<std::string>(),
-                       json.at("variables").get<Variables>()};
+                       json.at("variables").get<Variables>(), json.value("typed", std::vector<std::string>())};
   } catch (const Json::exception&) {
     return useless;
   }
@@ -266,8 +270,9 @@ Choice choose_run(const RunFlags& flags, const std::vector<std::string>& program
   Choice choice = recorded ? resume_recorded(flags)
                            : choose_given(flags, loaded ? std::move(*loaded)
                                                         : load_from_flags(flags, program, process_environment()));
-  if (auto* chosen = std::get_if<RunChoice>(&choice); chosen != nullptr && flags.fresh) {
-    chosen->config.checkpoint.resume = false;
+  if (auto* chosen = std::get_if<RunChoice>(&choice)) {
+    if (flags.fresh) chosen->config.checkpoint.resume = false;
+    if (chosen->typed.empty()) chosen->typed = flags.typed;
   }
   return choice;
 }

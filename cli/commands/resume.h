@@ -21,6 +21,7 @@ struct RecordedRun {
   RunConfig config;
   std::string directory;                                       // where the run was started
   std::vector<std::pair<std::string, std::string>> variables;  // passed on to workers
+  std::vector<std::string> typed = {};                         // the command line, for reports; without values of -x
 };
 std::string encode_recorded(const RecordedRun& run);
 Result<RecordedRun> decode_recorded(const std::string& text);
@@ -35,6 +36,7 @@ struct RunChoice {
   RunConfig config;
   PlanInputs inputs;
   RunStart start = RunStart::kFresh;
+  std::vector<std::string> typed = {};
 };
 struct ChoiceFailed {
   std::string text;

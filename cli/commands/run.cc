@@ -1,4 +1,5 @@
 // `elastictrain run`: reads the configuration, then starts the run or shows what it would start.
+#include <algorithm>
 #include <asio/io_context.hpp>
 #include <iostream>
 #include <memory>
@@ -91,6 +92,19 @@ int run_command(const RunFlags& flags, const std::vector<std::string>& program, 
   return live.run();
 }
 
+// As typed, but for the values of -x, which may be secrets.
+std::vector<std::string> typed_line(const Invocation& invocation) {
+  std::vector<std::string> line = {"elastictrain", invocation.instead.empty() ? "run" : "torchrun"};
+  const std::size_t ours = invocation.line.size() - std::min(invocation.line.size(), invocation.program.size());
+  for (std::size_t i = 0; i < invocation.line.size(); ++i) {
+    std::string word = invocation.line[i];
+    const bool is_variable = i < ours && (word.starts_with("-x") || (i > 0 && invocation.line[i - 1] == "-x"));
+    if (is_variable && word.find('=') != std::string::npos) word = word.substr(0, word.find('=')) + "=...";
+    line.push_back(std::move(word));
+  }
+  return line;
+}
+
 int run_or_detach(const RunFlags& flags, const std::vector<std::string>& program) {
   if (!flags.detach || flags.dry_run) return run_command(flags, program, nullptr);
   return run_detached([&](Detachment& detachment) { return run_command(flags, program, &detachment); });
@@ -111,12 +125,15 @@ Command make_run(Invocation& invocation) {
             "take over a run that has lost its supervisor, or continue from its newest checkpoint; needs no config",
             resume)
           .in("Job"));
-  arguments.push_back(flag("--fresh", "with --resume: begin at the first step, whatever checkpoints there are or were",
-                           flags->fresh)
-                          .in("Job"));
+  arguments.push_back(
+      flag("--fresh", "with --resume: begin at the first step, whatever checkpoints there are or were", flags->fresh)
+          .in("Job"));
   arguments.push_back(
       flag("--dry-run", "show hosts, ranks, commands and environment; start nothing", flags->dry_run).in("Job"));
-  const auto run = [&invocation, flags] { return run_or_detach(*flags, invocation.program); };
+  const auto run = [&invocation, flags] {
+    flags->typed = typed_line(invocation);
+    return run_or_detach(*flags, invocation.program);
+  };
   return {"run",
           "train: start workers, supervise them, change their number",
           kGroupTrain,

@@ -30,6 +30,7 @@ struct RunFlags {
   std::vector<std::string> restarts;   // --max-restarts
   bool torch = false;                  // --torch, which also sets a variable
   bool starts_nothing = false;         // a program or trainer is not required
+  std::vector<std::string> typed;      // the whole command line, for reports
 };
 
 std::vector<Argument> run_arguments(const std::shared_ptr<RunFlags>& flags);

@@ -16,7 +16,7 @@
 #include "cli/commands/run_client.h"
 #include "cli/commands/simulate_runs.h"
 #include "cli/config/text.h"
-#include "cli/output/simulation_drawing.h"
+#include "cli/chart/simulation_drawing.h"
 #include "cli/output/simulation_report.h"
 #include "cli/output/style.h"
 #include "cli/traces/traces.h"

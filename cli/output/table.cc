@@ -20,14 +20,17 @@ std::size_t display_width(std::string_view text) {
   return static_cast<std::size_t>(std::count_if(text.begin(), text.end(), starts_character));
 }
 
-std::string fit(std::string_view text, std::size_t columns) {
-  if (display_width(text) <= columns) return std::string(text);
-  if (columns == 0) return "";
+std::string first_columns(std::string_view text, std::size_t columns) {
   std::size_t end = 0;
   for (std::size_t seen = 0; end < text.size(); ++end) {
-    if (starts_character(text[end]) && seen++ == columns - 1) break;
+    if (starts_character(text[end]) && seen++ == columns) break;
   }
-  return std::string(text.substr(0, end)) + "…";
+  return std::string(text.substr(0, end));
+}
+
+std::string fit(std::string_view text, std::size_t columns) {
+  if (display_width(text) <= columns) return std::string(text);
+  return columns == 0 ? "" : first_columns(text, columns - 1) + "…";
 }
 
 void Table::add_row(std::vector<std::string> cells) {

@@ -34,7 +34,9 @@ class Table {
 // Columns that the text takes on a terminal; UTF-8 continuation bytes take none.
 std::size_t display_width(std::string_view text);
 
-// The first `columns` columns of the text. A cut is marked by "…" if there is room for it.
+// The first `columns` columns of the text.
+std::string first_columns(std::string_view text, std::size_t columns);
+// The same. A cut is marked by "…" if there is room for it.
 std::string fit(std::string_view text, std::size_t columns);
 
 }  // namespace elastictrain::cli

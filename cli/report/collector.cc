@@ -154,23 +154,30 @@ void Collector::on(const core::record::Active& active) {
 
 void Collector::on(const core::record::Finished& finished) {
   step_is(finished.last_step);
-  if (WorkerReport* one = worker(finished.worker.value)) one->fate = "finished";
+  if (WorkerReport* one = worker(finished.worker.value)) ends(*one, "finished", false);
 }
 
 void Collector::on(const core::record::Left& left) {
   step_is(left.last_step);
-  if (WorkerReport* one = worker(left.worker.value)) one->fate = "left at a step boundary";
+  if (WorkerReport* one = worker(left.worker.value)) ends(*one, "left at a step boundary", false);
 }
 
 void Collector::on(const core::record::Exited& exited) {
   WorkerReport* one = worker(exited.worker.value);
   if (one == nullptr) return;
   const bool expected = exited.signal == 0 && exited.exit_code == 0;
-  if (one->fate.empty() || !expected) one->fate = end_of_process(exited);
+  if (one->fate.empty() || !expected) ends(*one, end_of_process(exited), !expected);
 }
 
 void Collector::on(const core::record::Vanished& vanished) {
-  if (WorkerReport* one = worker(vanished.worker.value)) one->fate = "vanished";
+  if (WorkerReport* one = worker(vanished.worker.value)) ends(*one, "vanished", true);
+}
+
+// The first news of its end is when it ended; a later one may know why.
+void Collector::ends(WorkerReport& worker, const std::string& how, bool failed) {
+  worker.fate = how;
+  worker.failed = failed;
+  if (!worker.ended_s) worker.ended_s = now_s_;
 }
 
 // --- Changes and recoveries

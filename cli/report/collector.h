@@ -58,6 +58,7 @@ class Collector {
   void step_is(Step step) { report_.steps = std::max(report_.steps, step); }
   Change* change_to(Generation generation);
   WorkerReport* worker(std::uint64_t id);
+  void ends(WorkerReport& worker, const std::string& how, bool failed);
   void add_intervals(const heuristics::JobView& job);
   void add_members(const heuristics::ClusterView& view, const heuristics::JobView& job);
   void add_member(const heuristics::WorkerView& member, const std::string& host, double usual_compute_s);

@@ -3,7 +3,11 @@
 #include <algorithm>
 #include <ctime>
 
+#include "cli/chart/chart.h"
+#include "cli/chart/markup.h"
+#include "cli/chart/style.h"
 #include "cli/output/figures.h"
+#include "cli/output/shell_text.h"
 #include "cli/output/table.h"
 #include "cli/report/html.h"
 #include "cli/report/style.h"
@@ -11,10 +15,19 @@
 namespace elastictrain::cli::run_report {
 namespace {
 
+using chart::Chart;
+using chart::escaped;
+using chart::number_text;
+
 constexpr std::size_t kMaxHeatRows = 48;
 constexpr std::size_t kMaxWorkerRows = 64;
 constexpr std::size_t kMaxMarkers = 150;
-constexpr double kHeatRowHeight_px = 14;
+constexpr double kHeatRowHeight_px = 16;
+constexpr double kHeatLeft_px = 120;
+constexpr const char* kWhichLoss =
+    "The training loss is that of one step, the mean over the samples of all workers. What a program says itself "
+    "stands "
+    "under the program's own names: a loss over an epoch, or on other data, differs from it.";
 constexpr double kSlowestShown = 1.0;  // twice the usual time has the full colour
 
 std::string date_text(double unix_s) {
@@ -32,8 +45,23 @@ std::string when(double at_s) {
 }
 
 std::string state_text(const Report& report) {
-  if (!report.exit_status) return "has not ended";
-  return *report.exit_status == 0 ? "ended" : "ended with status " + std::to_string(*report.exit_status);
+  if (report.exit_status) {
+    return *report.exit_status == 0 ? "ended" : "ended with status " + std::to_string(*report.exit_status);
+  }
+  if (report.is_live) return "live";
+  return "has no supervisor and has not ended: elastictrain run --resume " + report.name + " goes on with it";
+}
+
+// By the clock, as the two dates say.
+double duration_s(const Report& report) {
+  const bool dated = report.began_unix_s > 0 && report.last_unix_s > report.began_unix_s;
+  return dated ? report.last_unix_s - report.began_unix_s : report.up_s;
+}
+
+// What lies between two supervisors; the clock of the dates and that of the run may differ a little.
+double unsupervised_s(const Report& report) {
+  const double gap = duration_s(report) - report.up_s;
+  return report.supervisors > 1 && gap > 1 ? gap : 0;
 }
 
 // --- The head
@@ -48,6 +76,11 @@ double mean_throughput(const Report& report) {
   return all.value();
 }
 
+// As typed; of runs of older versions what a worker was started with.
+std::string command_text(const Report& report) {
+  return shell_text(report.typed.empty() ? report.command : report.typed);
+}
+
 std::string head(const Report& report) {
   std::string text = element("h1", "", "Run " + escaped(report.name));
   std::string line = escaped(state_text(report));
@@ -57,19 +90,18 @@ std::string head(const Report& report) {
   text += element("p", "note",
                   escaped(date_text(report.began_unix_s)) + " to " + escaped(date_text(report.last_unix_s)) +
                       ", elastictrain " + escaped(report.version));
-  if (!report.command.empty()) {
-    std::string command;
-    for (const std::string& word : report.command) command += (command.empty() ? "" : " ") + word;
+  if (const std::string command = command_text(report); !command.empty()) {
     text += element("p", "note", "<code>" + escaped(command) + "</code>");
   }
   return text;
 }
 
 std::string tiles(const Report& report) {
-  std::string text = tile(format_duration(report.up_s), report.exit_status ? "duration" : "so far");
+  std::string text = tile(format_duration(duration_s(report)), report.exit_status ? "duration" : "so far");
+  if (unsupervised_s(report) > 0) text += tile(format_duration(unsupervised_s(report)), "of it without a supervisor");
   text += tile(std::to_string(report.min_workers) + " to " + std::to_string(report.max_workers), "workers allowed");
   if (report.steps > 0) text += tile(std::to_string(report.steps), "steps");
-  if (report.has_loss) text += tile(format_loss(report.loss), "loss at the last look");
+  if (report.has_loss) text += tile(format_loss(report.loss), "training loss, last step seen");
   if (mean_throughput(report) > 0) text += tile(format_count(mean_throughput(report)), "samples/s, mean");
   if (report.samples > 0) text += tile(format_count(report.samples), "samples");
   const std::uint64_t changes = report.changes_made > 0 ? report.changes_made - 1 : 0;
@@ -83,8 +115,8 @@ std::string tiles(const Report& report) {
     text += tile(format_number(report.worker_seconds / 3600, report.worker_seconds < 36'000 ? 3 : 0), "worker-hours");
   }
   if (report.cost > 0) text += tile(format_number(report.cost, 2), "cost");
-  for (const auto& [key, value] : report.notes) text += tile(value, key);
-  return "<div class=\"tiles\">\n" + text + "</div>\n" +
+  for (const auto& [key, value] : report.notes) text += tile(value, key + ", said by the program");
+  return "<div class=\"tiles\">\n" + text + "</div>\n" + (report.has_loss ? element("p", "note", kWhichLoss) : "") +
          (report.audit.empty() || report.audit_failed ? "" : element("p", "note", "Audit: " + escaped(report.audit)));
 }
 
@@ -103,38 +135,45 @@ const char* class_of(IncidentKind kind) {
   }
 }
 
-std::vector<Marker> markers_of(const Report& report) {
-  std::vector<Marker> markers;
+std::vector<chart::Mark> marks_of(const Report& report) {
+  std::vector<chart::Mark> marks;
   for (const Incident& incident : report.incidents.rows) {
     if (incident.kind == IncidentKind::kHalt || incident.kind == IncidentKind::kEnd) continue;
-    if (markers.size() == kMaxMarkers) break;
-    markers.push_back({incident.at_s, class_of(incident.kind), when(incident.at_s) + ": " + incident.what});
+    if (marks.size() == kMaxMarkers) break;
+    marks.push_back({incident.at_s, class_of(incident.kind), when(incident.at_s) + ": " + incident.what});
   }
-  return markers;
+  return marks;
 }
 
-Curve curve_of(const Report& report, const char* title, const char* unit) {
-  Curve curve;
-  curve.title = title;
-  curve.unit = unit;
-  curve.end = std::max(report.up_s, 0.1);
-  curve.markers = markers_of(report);
-  return curve;
+chart::Axis time_axis(const Report& report) {
+  return {{0, std::max(report.up_s, 0.1)}, chart::Quantity::kSeconds, chart::Span::kExact, chart::Scale::kLinear};
+}
+
+std::string drawn(const Report& report, const char* title, const std::string& unit, Chart chart) {
+  chart.title = title;
+  chart.x = time_axis(report);
+  chart.marks = marks_of(report);
+  for (chart::Curve& curve : chart.curves) curve.classes = "c1";
+  return element("h3", "", escaped(title) + " <small>" + escaped(unit) + "</small>") + chart::plot(chart);
 }
 
 std::string size_curve(const Report& report) {
-  Curve curve = curve_of(report, "Workers", "world size");
+  chart::Curve curve;
   curve.steps = true;
-  std::vector<CurvePoint> points;
+  std::vector<chart::CurvePoint> points;
+  std::vector<double> values;
   for (const SizeChange& size : report.sizes) {
-    const auto workers = static_cast<double>(size.workers);
-    points.push_back({size.at_s, workers, workers, workers});
+    values.push_back(static_cast<double>(size.workers));
+    points.push_back({size.at_s, values.back(), values.back(), values.back()});
   }
   if (points.empty()) return "";
   points.push_back(points.back());
   points.back().at = report.up_s;
   curve.pieces = {points};
-  return draw(curve);
+  Chart chart;
+  chart.curves = {curve};
+  chart.y = {values, chart::Quantity::kWhole, chart::Span::kFromZero};
+  return drawn(report, "Workers", "that train together", chart);
 }
 
 double view_interval_s(const Report& report) {
@@ -146,10 +185,9 @@ double longest_join_s(const Report& report, const Timeline& timeline) {
   return 4 * std::max(view_interval_s(report), timeline.width_s());
 }
 
-std::string mean_curve(const Report& report, const Timeline& timeline, const char* title, const char* unit, bool zero) {
-  if (timeline.empty()) return "";
-  Curve curve = curve_of(report, title, unit);
-  curve.from_zero = zero;
+chart::Curve mean_curve(const Report& report, const Timeline& timeline) {
+  chart::Curve curve;
+  curve.band = true;
   double last_s = -1e18;
   for (std::size_t i = 0; i < timeline.buckets().size(); ++i) {
     const Mean& mean = timeline.buckets()[i];
@@ -159,12 +197,26 @@ std::string mean_curve(const Report& report, const Timeline& timeline, const cha
     curve.pieces.back().push_back({at_s, mean.value(), mean.min, mean.max});
     last_s = at_s;
   }
-  return draw(curve);
+  return curve;
+}
+
+std::string mean_chart(const Report& report, const Timeline& timeline, const char* title, const char* unit,
+                       chart::Span span) {
+  if (timeline.empty()) return "";
+  Chart chart;
+  chart.curves = {mean_curve(report, timeline)};
+  std::vector<double> values;
+  for (const auto& piece : chart.curves.front().pieces) {
+    for (const chart::CurvePoint& point : piece) values.insert(values.end(), {point.low, point.high});
+  }
+  chart.y = {values, chart::Quantity::kNumber, span};
+  return drawn(report, title, std::string(unit) + (chart.y.logarithmic() ? ", logarithmic" : ""), chart);
 }
 
 std::string over_time(const Report& report) {
-  const std::string text = size_curve(report) + mean_curve(report, report.throughput, "Throughput", "samples/s", true) +
-                           mean_curve(report, report.losses, "Training loss", "of the last step", false);
+  const std::string text =
+      size_curve(report) + mean_chart(report, report.throughput, "Throughput", "samples/s", chart::Span::kFromZero) +
+      mean_chart(report, report.losses, "Training loss", "of one step at each look", chart::Span::kWithRoom);
   if (text.empty()) return "";
   return element("section", "",
                  element("h2", "", "Over time") + text +
@@ -332,23 +384,34 @@ std::string worker_table(const std::vector<const WorkerReport*>& workers) {
 }
 
 // One row: each cell is a worker's compute time in a part of the run, darker than the others where it was slow.
-std::string heat_row(const WorkerReport& worker, double end_s, double width_s, std::size_t row) {
+void add_heat_row(Chart& chart, const WorkerReport& worker, double end_s, double width_s) {
+  const std::size_t row = chart.rows.size();
+  const std::string name = "w" + std::to_string(worker.id);
+  chart.rows.push_back(name + " " + worker.host);
   Timeline slowness = worker.slowness;
   slowness.widen_to(width_s);
-  std::string cells;
   for (std::size_t i = 0; i < slowness.buckets().size(); ++i) {
     const Mean& mean = slowness.buckets()[i];
     if (mean.weight <= 0) continue;
-    const double opacity = std::clamp(0.08 + 0.92 * (mean.value() - 1) / kSlowestShown, 0.08, 1.0);
     const double begin_s = std::min(static_cast<double>(i) * width_s, end_s);
-    const double until_s = std::min(begin_s + width_s, end_s);
-    cells += "<rect class=\"cell\" x=\"" + number_text(1000 * begin_s / end_s, 2) + "\" y=\"" +
-             number_text(static_cast<double>(row) + 0.06, 2) + "\" width=\"" +
-             number_text(1000 * (until_s - begin_s) / end_s, 2) + "\" height=\".88\" fill-opacity=\"" +
-             number_text(opacity, 2) + "\"><title>w" + std::to_string(worker.id) + " at " + when(begin_s) + ": " +
-             number_text(mean.value(), 2) + "</title></rect>";
+    const double until_s = std::min({begin_s + width_s, end_s, worker.ended_s.value_or(end_s)});
+    if (until_s <= begin_s) continue;
+    chart.cells.push_back({row, begin_s, until_s, (mean.value() - 1) / kSlowestShown,
+                           name + " at " + when(begin_s) + ": " + number_text(mean.value(), 2) + " times"});
   }
-  return cells;
+  if (!worker.ended_s || *worker.ended_s >= end_s) return;
+  chart.row_ends.push_back(
+      {row, *worker.ended_s, worker.failed, name + " at " + when(*worker.ended_s) + ": " + worker.fate});
+}
+
+std::string heat_legend() {
+  std::string legend = "<span>as the median worker or faster</span>";
+  for (const double strength : {0.0, 0.25, 0.5, 0.75, 1.0}) {
+    legend += "<i class=\"shade\" style=\"opacity:" + number_text(chart::cell_opacity(strength), 2) + "\"></i>";
+  }
+  return element("div", "parts scale",
+                 legend + "<span>" + number_text(1 + kSlowestShown, 1) +
+                     " times as long or more</span>\n<span>| left or finished</span>\n<span>× failed</span>");
 }
 
 // At least as wide as the time between two views, so that a row has no gaps.
@@ -369,25 +432,14 @@ std::string heat_map(const Report& report, const std::vector<const WorkerReport*
   std::sort(rows.begin(), rows.end(), [](const WorkerReport* a, const WorkerReport* b) { return a->id < b->id; });
   const double end_s = std::max(report.up_s, 0.1);
   const double width_s = heat_width_s(report, rows, end_s);
-  const auto count = static_cast<double>(rows.size());
-  std::string svg = "<svg viewBox=\"0 0 1000 " + std::to_string(rows.size()) +
-                    "\" preserveAspectRatio=\"none\" role=\"img\" aria-label=\"compute time of each worker\">";
-  std::string labels;
-  for (std::size_t i = 0; i < rows.size(); ++i) {
-    svg += heat_row(*rows[i], end_s, width_s, i);
-    labels += "<span class=\"y\" style=\"top:" + number_text(100 * (static_cast<double>(i) + 0.5) / count, 2) +
-              "%\">w" + std::to_string(rows[i]->id) + " " + escaped(fit(rows[i]->host, 16)) + "</span>";
-  }
-  int index = 0;
-  for (const double tick : time_ticks(end_s, 6)) {
-    labels += "<span class=\"x" + std::string(index++ % 2 == 1 ? " odd" : "") +
-              "\" style=\"left:" + number_text(100 * tick / end_s, 2) + "%\">" +
-              (tick == 0 ? "0" : escaped(format_duration(tick))) + "</span>";
-  }
-  return element("h3", "",
-                 "Compute time <small>of a step, against the median worker: the stronger the slower</small>") +
-         "<div class=\"chart heat\" style=\"height:" + number_text(std::max(40.0, count * kHeatRowHeight_px), 0) +
-         "px\">" + svg + "</svg>" + labels + "</div>\n";
+  Chart chart;
+  chart.title = "compute time of each worker";
+  chart.x = time_axis(report);
+  chart.left_px = kHeatLeft_px;
+  chart.height_px = std::max(40.0, static_cast<double>(rows.size()) * kHeatRowHeight_px);
+  for (const WorkerReport* row : rows) add_heat_row(chart, *row, end_s, width_s);
+  return element("h3", "", "Compute time <small>of a step, against the median worker</small>") + chart::plot(chart) +
+         heat_legend();
 }
 
 std::string workers(const Report& report) {
@@ -403,9 +455,9 @@ std::string render_page(const Report& report) {
   return "<!DOCTYPE html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">\n"
          "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src 'unsafe-inline'\">\n"
          "<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n<title>elastictrain: run " +
-         escaped(report.name) + "</title>\n<style>" + kStyle + "</style></head>\n<body><main>\n" + head(report) +
-         tiles(report) + over_time(report) + where_time_went(report) + changes(report) + incidents(report) +
-         workers(report) + "</main></body></html>\n";
+         escaped(report.name) + "</title>\n<style>" + chart::kStyle + kStyle + "</style></head>\n<body><main>\n" +
+         head(report) + tiles(report) + over_time(report) + where_time_went(report) + changes(report) +
+         incidents(report) + workers(report) + "</main></body></html>\n";
 }
 
 }  // namespace elastictrain::cli::run_report

@@ -60,6 +60,8 @@ struct WorkerReport {
   std::string host;
   std::uint32_t rank = 0;  // the newest
   std::string fate;        // how its process ended; empty: not known, or it lives
+  bool failed = false;     // it ended otherwise than it should
+  std::optional<double> ended_s;
   StepParts parts;
   Timeline slowness{kMaxHeatBuckets};  // compute time of a step, relative to the median worker's
 };
@@ -81,7 +83,8 @@ struct Bounded {
 struct Report {
   std::string name;
   std::string version;
-  std::vector<std::string> command;
+  std::vector<std::string> command;  // of a worker
+  std::vector<std::string> typed;    // the command line of the run; empty: not known
   std::uint32_t min_workers = 0;
   std::uint32_t start_workers = 0;
   std::uint32_t max_workers = 0;
@@ -91,6 +94,7 @@ struct Report {
   std::uint64_t supervisors = 1;
   std::optional<double> first_step_s;  // when the first generation trained
 
+  bool is_live = false;                     // a supervisor is there
   std::optional<std::int64_t> exit_status;  // none: the run goes on, or its supervisor was lost
   std::string end_reason;
   std::string audit;

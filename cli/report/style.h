@@ -1,19 +1,15 @@
-// Purpose: how the page of a report looks. Colours are named once for light, dark and paper.
+// Purpose: how the page of a report looks, beside its charts. Colours are named once for light, dark and paper.
 #pragma once
 
 namespace elastictrain::cli::run_report {
 
 inline constexpr const char* kStyle = R"css(
-:root{color-scheme:light dark;--back:#fff;--text:#1b1f24;--weak:#5b6470;--edge:#d5dae1;--card:#f5f7f9;--line:#1d5fbf;
---loss:#c02f2f;--slow:#a86200;--other:#5b6470;--p1:#1d5fbf;--p2:#a86200;--p3:#2c8a57;--p4:#7d4bb5;--p5:#8a94a1;
---p6:#c02f2f;--p7:#c9ced6;--heat:#c2410c}
-@media (prefers-color-scheme:dark){:root{--back:#14171b;--text:#e5e9ee;--weak:#9aa4b1;--edge:#363d47;--card:#1d2228;
---line:#72a9f5;--loss:#f37a7a;--slow:#e0a04a;--other:#9aa4b1;--p1:#72a9f5;--p2:#e0a04a;--p3:#63c08d;--p4:#b795e6;
---p5:#8a94a1;--p6:#f37a7a;--p7:#4a525d;--heat:#fb923c}}
-@media print{:root{color-scheme:light;--back:#fff;--text:#000;--weak:#444;--edge:#bbb;--card:#fff;--line:#1d5fbf;
---loss:#c02f2f;--slow:#a86200;--other:#444;--p1:#1d5fbf;--p2:#a86200;--p3:#2c8a57;--p4:#7d4bb5;--p5:#8a94a1;
---p6:#c02f2f;--p7:#c9ced6;--heat:#c2410c}*{print-color-adjust:exact;-webkit-print-color-adjust:exact}
-section,.tile,tr,.chart{break-inside:avoid}.scroll{overflow:visible}}
+:root{--card:#f5f7f9;--p1:#1d5fbf;--p2:#a86200;--p3:#2c8a57;--p4:#7d4bb5;--p5:#8a94a1;--p6:#c02f2f;--p7:#c9ced6}
+@media (prefers-color-scheme:dark){:root{--card:#1d2228;--p1:#72a9f5;--p2:#e0a04a;--p3:#63c08d;--p4:#b795e6;
+--p5:#8a94a1;--p6:#f37a7a;--p7:#4a525d}}
+@media print{:root{--card:#fff;--p1:#1d5fbf;--p2:#a86200;--p3:#2c8a57;--p4:#7d4bb5;--p5:#8a94a1;--p6:#c02f2f;--p7:#c9ced6}
+*{print-color-adjust:exact;-webkit-print-color-adjust:exact}
+section,.tile,tr,.plot{break-inside:avoid}.scroll{overflow:visible}}
 *{box-sizing:border-box}
 body{margin:0;background:var(--back);color:var(--text);font:15px/1.5 system-ui,sans-serif}
 main{max-width:1120px;margin:0 auto;padding:16px}
@@ -24,19 +20,8 @@ h3{font-size:1em;margin:1.2em 0 .3em}small,.note{color:var(--weak);font-weight:n
 .tiles{display:grid;grid-template-columns:repeat(auto-fill,minmax(150px,1fr));gap:8px;margin:12px 0}
 .tile{background:var(--card);border:1px solid var(--edge);border-radius:6px;padding:8px 10px}
 .tile b{display:block;font-size:1.2em;overflow-wrap:anywhere}.tile span{color:var(--weak);font-size:.87em}
-.chart{position:relative;height:150px;margin:4px 8px 28px 52px;border:1px solid var(--edge)}
-.chart.heat{margin-left:150px}
-.chart svg{position:absolute;inset:0;width:100%;height:100%;display:block}
-.chart .y,.chart .x{position:absolute;color:var(--weak);font-size:12px;line-height:1;white-space:nowrap}
-.chart .y{right:calc(100% + 6px);transform:translateY(-50%)}
-.chart .x{top:calc(100% + 6px);transform:translateX(-50%)}
-.chart .x:first-of-type{transform:none}
-.line{fill:none;stroke:var(--line);stroke-width:1.6;vector-effect:non-scaling-stroke;stroke-linejoin:round}
-.band{fill:var(--line);fill-opacity:.18;stroke:none}
-.grid{stroke:var(--edge);stroke-width:1;vector-effect:non-scaling-stroke}
-.mark{stroke:var(--other);stroke-width:1.4;stroke-dasharray:3 3;vector-effect:non-scaling-stroke}
-.mark.loss{stroke:var(--loss);stroke-dasharray:none}.mark.slow{stroke:var(--slow)}
-.cell{fill:var(--heat)}
+.shade{display:inline-block;width:22px;height:12px;background:var(--heat)}.scale{font-size:.87em;color:var(--weak)}
+.scale .shade+.shade{margin-left:-18px}
 .bar{display:flex;height:26px;border-radius:4px;overflow:hidden;border:1px solid var(--edge)}.bar i{display:block}
 .key{display:inline-block;width:.8em;height:.8em;border-radius:2px;margin-right:.4em}
 .parts{display:flex;flex-wrap:wrap;gap:4px 18px;margin:8px 0}
@@ -46,8 +31,7 @@ h3{font-size:1em;margin:1.2em 0 .3em}small,.note{color:var(--weak);font-weight:n
 th,td{text-align:left;padding:3px 10px 3px 0;border-bottom:1px solid var(--edge);vertical-align:top}
 th{color:var(--weak);font-weight:normal;white-space:nowrap}td:last-child{min-width:16em}
 .number{text-align:right;white-space:nowrap;font-variant-numeric:tabular-nums}
-@media (max-width:600px){.chart .x.odd{display:none}.chart{margin-left:44px}.chart.heat{margin-left:84px}
-main{padding:10px}}
+@media (max-width:600px){main{padding:10px}}
 )css";
 
 }  // namespace elastictrain::cli::run_report

@@ -8,6 +8,7 @@
 #include "cli/output/whole_file.h"
 #include "cli/report/collector.h"
 #include "cli/report/page.h"
+#include "supervisor/control/control_client.h"
 #include "supervisor/control/control_protocol.h"
 #include "supervisor/journal_history.h"
 
@@ -43,7 +44,7 @@ Error cannot_write(const std::string& path, const std::string& why) {
 
 }  // namespace
 
-Result<std::string> page_of(const std::string& directory) {
+Result<std::string> page_of(const std::string& directory, const std::vector<std::string>& typed) {
   Collector collector;
   double up_s = 0;
   const auto history = read_journal_lines(
@@ -56,6 +57,8 @@ Result<std::string> page_of(const std::string& directory) {
   if (!history.ok()) return history.error();
   Report report = collector.result();
   if (report.name.empty()) report.name = std::filesystem::path(directory).filename();
+  report.typed = typed;
+  report.is_live = !report.exit_status && control::is_live(directory);
   return render_page(report);
 }
 

@@ -1,6 +1,8 @@
 """`elastictrain report`: the page of a run that grew, lost a worker and its supervisor, in a browser where there is one."""
 
+import html
 import html.parser
+import json
 import os
 import shutil
 import signal
@@ -10,6 +12,33 @@ import tempfile
 import harness
 from harness import Case, Run, job, pids, synthetic
 
+PICTURES = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "unit", "cli", "pictures")
+# Writes each label that is outside of its window, or that meets another one of its chart, into the page.
+FIND_WRONG_LABELS = """
+addEventListener("load", () => {
+  const wrong = [];
+  const meets = (a, b) => a.left < b.right - 1 && b.left < a.right - 1 && a.top < b.bottom - 2 && b.top < a.bottom - 2;
+  let labels = 0;
+  for (const frame of document.querySelectorAll("iframe")) {
+    const page = frame.contentDocument, width = frame.clientWidth;
+    if (page.documentElement.scrollWidth > width) wrong.push(frame.title + ": wider than its window");
+    for (const chart of page.querySelectorAll("svg:not(svg svg)")) {
+      const seen = [];
+      for (const text of chart.querySelectorAll("text")) {
+        const box = text.getBoundingClientRect();
+        if (box.width === 0) continue;
+        ++labels;
+        if (box.left < 0 || box.right > width) wrong.push(frame.title + ": outside: " + text.textContent);
+        for (const [other, name] of seen)
+          if (meets(box, other)) wrong.push(frame.title + ": " + text.textContent + " meets " + name);
+        seen.push([box, text.textContent]);
+      }
+    }
+  }
+  document.body.innerHTML = "";
+  document.body.textContent = JSON.stringify({labels: labels, wrong: wrong});
+});
+"""
 BROWSERS = ("chromium", "chromium-browser", "google-chrome")
 SIZES = {"wide": (1280, 1600), "phone": (390, 1600)}
 
@@ -17,7 +46,7 @@ SIZES = {"wide": (1280, 1600), "phone": (390, 1600)}
 class Page(html.parser.HTMLParser):
     """Texts by heading, and everything that a page could load."""
 
-    VOID = {"meta", "line", "polyline", "polygon"}
+    VOID = {"meta", "line", "polyline", "polygon", "rect", "path", "circle"}
 
     def __init__(self, text):
         super().__init__()
@@ -75,7 +104,7 @@ class Report(Case):
             run.wait_size(3)
             live = os.path.join(self.folder, "live.html")
             run.do("report", run.name, "-o", live)
-            self.assertIn("has not ended", read(live))
+            self.assertIn("<p>live</p>", read(live))
             self.check_page(read(live))
             run.lose_supervisor()
             run.resume()
@@ -87,6 +116,7 @@ class Report(Case):
             text = read(path)
             page = self.check_page(text)
             self.assertIn(f"Run {run.name}", text)
+            self.assertIn(f"<code>elastictrain {' '.join(run.argv[1:])}</code>", text)
             self.assertRegex(text, r"<b>2</b><span>supervisors</span>")
             self.assertRegex(text, r"0 missing, 0 repeated, 0 unequal")
             joined = "\n".join(page.cells)
@@ -100,12 +130,14 @@ class Report(Case):
 
     def test_a_run_writes_its_report_when_it_ends(self):
         path = os.path.join(self.folder, "made", "report.html")
-        with Run(job(trainer=synthetic(epochs=1, samples=64), report={"on_end": path})) as run:
+        with Run(job(trainer=synthetic(epochs=1, samples=64), report={"on_end": path}), ["-x", "TOKEN=secret"]) as run:
             self.assertEqual(run.wait(), 0)
             self.assertIn(f"report: {path}", run.text("stderr"))
             text = read(path)
+            self.assertIn("-x TOKEN=...</code>", text)
+            self.assertNotIn("secret", text)
             self.check_page(text)
-            self.assertNotIn("has not ended", text)
+            self.assertIn("<p>ended: training finished</p>", text)
 
     def test_a_report_that_cannot_be_written_is_said_and_the_run_ends_well(self):
         with Run(job(trainer=synthetic(epochs=1, samples=64), report={"on_end": "/proc/none/report.html"})) as run:
@@ -114,6 +146,23 @@ class Report(Case):
             done = run.command("report", run.name, "-o", "/proc/none/report.html")
             self.assertEqual(done.returncode, 73)
             self.assertEqual(run.command("report", "nothing-has-this-name").returncode, 69)
+
+    def test_labels_of_pictures_are_inside_and_apart_at_each_width(self):
+        browser = next((found for found in map(shutil.which, BROWSERS) if found), None)
+        if browser is None:
+            self.skipTest("none of " + ", ".join(BROWSERS) + " is installed")
+        frames = [f'<iframe width="{width}" height="900" title="{name} at {width}" '
+                  f'srcdoc="{html.escape(read(os.path.join(PICTURES, name)))}"></iframe>'
+                  for name in sorted(os.listdir(PICTURES)) for width in (400, 800, 1600)]
+        path = os.path.join(self.folder, "labels.html")
+        with open(path, "w") as file:
+            file.write(f'<!DOCTYPE html><meta charset="utf-8"><script>{FIND_WRONG_LABELS}</script>' + "".join(frames))
+        done = subprocess.run([browser, "--headless=new", "--no-sandbox", "--disable-gpu", "--dump-dom",
+                               f"--user-data-dir={self.folder}/profile", f"file://{path}"],
+                              capture_output=True, text=True, timeout=240, stdin=subprocess.DEVNULL)
+        found = json.loads(html.unescape(done.stdout[done.stdout.index("<body>") + 6:done.stdout.index("</body>")]))
+        self.assertGreater(found["labels"], 100)
+        self.assertEqual(found["wrong"], [])
 
     def look(self, path):
         """No error in a browser's console, nothing wider than the window."""
