@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <asio/post.hpp>
 
+#include "launcher/process/process_mark.h"
 #include "supervisor/cluster/cluster_requests.h"
 #include "supervisor/policy/sharing_json.h"
 #include "supervisor/protocol/json_text.h"
@@ -214,7 +215,7 @@ void ClusterProcess::act(const jobs::StartRun& start) {
 
 void ClusterProcess::act(const jobs::SignalRun& signal) {
   const auto job = cluster_->jobs().find(signal.job);
-  if (job != cluster_->jobs().end()) starter_->signal(job->second, signal.pid, signal.kill ? SIGKILL : SIGTERM);
+  if (job != cluster_->jobs().end()) starter_->signal(job->second, signal.kill ? SIGKILL : SIGTERM);
 }
 
 // Posted: the answer is an event of its own.
@@ -328,6 +329,7 @@ void ClusterProcess::take_join(std::uint64_t connection, const Peer& peer, const
   event.job = join.job.value_or("");
   event.directory = join.directory;
   event.pid = peer.pid;
+  if (peer.uid == ::geteuid()) event.process_mark = launcher::process_mark(static_cast<pid_t>(peer.pid));
   event.spec.name = join.run;
   event.spec.min = join.min;
   event.spec.max = join.max;

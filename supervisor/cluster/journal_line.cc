@@ -195,6 +195,7 @@ struct Encode {
     out["suspends"] = one.suspends;
     out["lease"] = one.lease;
     out["holds"] = slots_json(one.holds, hosts);
+    out["process"] = one.process_mark;
   }
   void operator()(const record::Lost& one) const { event("lost", one.job); }
   void operator()(const record::Ordered& one) const {
@@ -380,7 +381,8 @@ std::optional<jobs::Record> record_of_job(const std::string& event, const nlohma
                              whole<std::int64_t>(in.at("pid")),
                              in.at("suspends").get<bool>(),
                              whole<std::uint64_t>(in.at("lease")),
-                             slots_from(in.at("holds"), hosts)};
+                             slots_from(in.at("holds"), hosts),
+                             in.value("process", std::string())};
   }
   if (event == "lost") return record::Lost{job};
   if (event == "ordered") {

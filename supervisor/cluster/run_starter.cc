@@ -1,10 +1,11 @@
 #include "supervisor/cluster/run_starter.h"
 
-#include <signal.h>
 #include <unistd.h>
 
 #include <asio/buffer.hpp>
 #include <asio/post.hpp>
+
+#include "launcher/process/process_mark.h"
 
 namespace elastictrain::cluster {
 namespace {
@@ -117,10 +118,10 @@ void RunStarter::report(const std::shared_ptr<Child>& child) {
   ended_(ended);
 }
 
-void RunStarter::signal(const jobs::Job& job, std::int64_t pid, int number) {
+void RunStarter::signal(const jobs::Job& job, int number) {
   const auto found = children_.find(job.id);
   if (found != children_.end() && found->second->process != nullptr) return found->second->process->signal(number);
-  if (pid > 1) ::kill(static_cast<pid_t>(pid), number);
+  launcher::signal_marked(static_cast<pid_t>(job.pid), job.process_mark, number);
 }
 
 }  // namespace elastictrain::cluster

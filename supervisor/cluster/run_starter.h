@@ -29,8 +29,9 @@ class RunStarter {
 
   // Calls `ended` later in any case.
   void start(const jobs::Job& job, bool resume);
-  // To the process that was started for the job, or, if this process did not start it, to `pid`.
-  void signal(const jobs::Job& job, std::int64_t pid, int number);
+  // To the process that was started for the job, or, if this process did not start it, to the one that has joined, as
+  // long as that lives.
+  void signal(const jobs::Job& job, int number);
 
  private:
   struct Child;

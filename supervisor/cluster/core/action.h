@@ -60,7 +60,6 @@ struct StartRun {
 struct SignalRun {
   JobId job = 0;
   std::uint32_t attempt = 0;
-  std::int64_t pid = 0;
   bool kill = false;  // KILL, else TERM
 };
 // Looks whether the job's supervisor is alive. A Probed follows.

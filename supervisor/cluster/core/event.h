@@ -52,6 +52,7 @@ struct Join {
   std::string job;  // id that submit gave; empty: none
   std::string directory;
   std::int64_t pid = 0;
+  std::string process_mark;  // of that process (launcher/process/process_mark.h); empty: it gets no signals
   JobSpec spec;        // without arguments
   bool moves = false;  // it knows leases that exchange slots
   std::uint64_t lease = 0;

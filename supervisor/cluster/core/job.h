@@ -126,6 +126,7 @@ struct Job {
   Connection connection = 0;
   std::string directory;  // of its run
   std::int64_t pid = 0;
+  std::string process_mark;    // of the process with this pid; empty: it gets no signals
   std::uint32_t attempt = 0;   // of its process
   bool process = false;        // this attempt's process is a child of the cluster process and has not ended
   std::uint32_t failures = 0;  // starts in a row that led to nothing

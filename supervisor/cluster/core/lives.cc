@@ -106,6 +106,7 @@ void Cluster::take_in(Job& job, const Join& event, double now_s) {
   connections_[event.connection] = job.id;
   job.directory = event.directory;
   job.pid = event.pid;
+  job.process_mark = event.process_mark;
   job.spec.min = event.spec.min;
   job.spec.max = event.spec.max;
   job.spec.start = event.spec.start;
@@ -121,7 +122,7 @@ void Cluster::take_in(Job& job, const Join& event, double now_s) {
   job.reported = false;
   job.moves = event.moves;
   job.place_reported = 0;
-  write(record::HasJoined{job.id, job.directory, job.pid, job.spec.suspends, event.lease, event.holds});
+  write(record::HasJoined{job.id, job.directory, job.pid, job.spec.suspends, event.lease, event.holds, job.process_mark});
   actions_.emplace_back(Welcome{event.connection, job.id});
   hear(job, event.lease, event.holds, false, now_s);
   if (ending) {
@@ -330,7 +331,7 @@ void Cluster::end(Job& job, const std::string& why, double now_s) {
   if (before == Phase::kJoined) {
     actions_.emplace_back(SendEnd{job.connection, why});
   } else if (job.process) {
-    actions_.emplace_back(SignalRun{job.id, job.attempt, 0, false});
+    actions_.emplace_back(SignalRun{job.id, job.attempt, false});
   } else {
     actions_.emplace_back(Probe{job.id});
   }
@@ -376,7 +377,7 @@ void Cluster::press(Job& job, double now_s) {
   const double steps = (now_s - job.ending_s) / std::max(0.001, settings_.recall_timeout_s);
   if (!job.own() || steps < job.signals + 1 || job.signals >= 2) return;
   ++job.signals;
-  actions_.emplace_back(SignalRun{job.id, job.attempt, job.pid, job.signals == 2});
+  actions_.emplace_back(SignalRun{job.id, job.attempt, job.signals == 2});
 }
 
 void Cluster::handle(const Probed& event, double now_s) {

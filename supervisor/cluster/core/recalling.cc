@@ -110,6 +110,7 @@ struct Recall {
     found->resume = true;
     found->directory = record.directory;
     found->pid = record.pid;
+    found->process_mark = record.process_mark;
     found->spec.suspends = record.suspends;
     book.recall_join(record.job, {record.lease, record.holds}, now_s);
   }

@@ -98,6 +98,7 @@ struct HasJoined {
   bool suspends = false;
   std::uint64_t lease = 0;
   Slots holds;
+  std::string process_mark;
 };
 struct Lost {
   JobId job = 0;

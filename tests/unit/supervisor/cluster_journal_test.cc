@@ -158,6 +158,13 @@ TEST_CASE("lines that cannot be read are left out, and the first one is named") 
   CHECK(test::contains(said.front(), "2 lines of the journal " + path + " cannot be read, the first is line 3"));
 }
 
+TEST_CASE("the process that has joined can be told from a later one of its pid after a restart, too") {
+  const jobs::record::HasJoined joined{1, "/runs/a", 7, true, 2, {}, "boot:7:99"};
+  const auto read = read_journal_line(journal_line(joined, {}, 1, 1, 1), {});
+  REQUIRE(read);
+  CHECK(std::get<jobs::record::HasJoined>(read->record).process_mark == "boot:7:99");
+}
+
 TEST_CASE("what was measured of a job is in the record of its end, for simulations of the same jobs") {
   const jobs::record::HasEnded ended{7, 0, "it ended", 4000, 80, {{2, 50, 9}, {4, 87.5, 3}}};
   const auto line = read_journal_line(journal_line(ended, {}, 1, 2, 3), {});
