@@ -261,12 +261,13 @@ void ClusterProcess::take_line(std::uint64_t connection, const Peer& peer, const
     server_->send(connection, refusal_answer(jobs::Outcome::kUnavailable, "the cluster does not know its hosts yet"));
     return server_->close(connection);
   }
-  const bool is_message = runs_.contains(connection) || line.find("\"join\"") != std::string::npos;
-  is_message ? take_message(connection, peer, line) : take_request(connection, peer, line);
+  const nlohmann::json said = parse_json(line, kMaxMessageDepth);
+  const bool is_message = runs_.contains(connection) || is_join(said);
+  is_message ? take_message(connection, peer, said) : take_request(connection, peer, said);
 }
 
-void ClusterProcess::take_request(std::uint64_t connection, const Peer& peer, const std::string& line) {
-  auto parsed = parse_client_request(line);
+void ClusterProcess::take_request(std::uint64_t connection, const Peer& peer, const nlohmann::json& request) {
+  auto parsed = parse_client_request(request);
   if (!parsed.ok()) return server_->send(connection, refusal_answer(jobs::Outcome::kInvalid, parsed.error().message));
   const jobs::Owner owner = owner_of(peer);
   const jobs::Limits limits = options_.settings.limits(owner);
@@ -296,8 +297,8 @@ void ClusterProcess::take_request(std::uint64_t connection, const Peer& peer, co
   give(submit);
 }
 
-void ClusterProcess::take_message(std::uint64_t connection, const Peer& peer, const std::string& line) {
-  auto message = from_run(line);
+void ClusterProcess::take_message(std::uint64_t connection, const Peer& peer, const nlohmann::json& said) {
+  auto message = run_message(said);
   if (!message.ok()) {
     const bool was_run = runs_.contains(connection);
     refuse(connection, message.error().message);

@@ -9,6 +9,7 @@
 #include <asio/steady_timer.hpp>
 #include <chrono>
 #include <functional>
+#include <nlohmann/json_fwd.hpp>
 #include <memory>
 #include <optional>
 #include <set>
@@ -82,8 +83,8 @@ class ClusterProcess {
   Status open_policy();
   void take_answer(policy::OutsideSharing::Answer answer);
   void take_line(std::uint64_t connection, const Peer& peer, const std::string& line);
-  void take_request(std::uint64_t connection, const Peer& peer, const std::string& line);
-  void take_message(std::uint64_t connection, const Peer& peer, const std::string& line);
+  void take_request(std::uint64_t connection, const Peer& peer, const nlohmann::json& request);
+  void take_message(std::uint64_t connection, const Peer& peer, const nlohmann::json& said);
   void take_join(std::uint64_t connection, const Peer& peer, const Join& join);
   void take_report(std::uint64_t connection, const Report& report);
   void refuse(std::uint64_t connection, const std::string& text);

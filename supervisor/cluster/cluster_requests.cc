@@ -16,7 +16,6 @@ using Object = nlohmann::ordered_json;
 constexpr std::size_t kMaxArguments = 4096;
 constexpr std::size_t kMaxRequestTextBytes = 128 * 1024;
 constexpr std::uint64_t kPriorityShift = 1000;  // from -1000 to 1000
-constexpr int kMaxRequestDepth = 8;
 
 int status_of(jobs::Outcome outcome) {
   switch (outcome) {
@@ -173,8 +172,7 @@ Object helpers_json(const jobs::Cluster& cluster, const ClusterFacts& facts) {
 
 }  // namespace
 
-Result<ClientRequest> parse_client_request(const std::string& line) {
-  const nlohmann::json object = parse_json(line, kMaxRequestDepth);
+Result<ClientRequest> parse_client_request(const nlohmann::json& object) {
   if (!object.is_object()) return Error{ErrorCode::kInvalid, "a request must be one JSON object on a line"};
   std::string problem;
   LineReader in(object, "", problem);

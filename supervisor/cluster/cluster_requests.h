@@ -12,6 +12,7 @@
 // Pure. Errors: a text that says which field must be what.
 #pragma once
 
+#include <nlohmann/json_fwd.hpp>
 #include <string>
 #include <variant>
 
@@ -25,7 +26,7 @@ struct QueueRequest {};
 // Owner, limits and request are for the caller to fill in.
 using ClientRequest = std::variant<QueueRequest, jobs::Submit, jobs::Command>;
 
-Result<ClientRequest> parse_client_request(const std::string& line);
+Result<ClientRequest> parse_client_request(const nlohmann::json& object);
 
 std::string answer_of(const jobs::Answer& answer);
 std::string refusal_answer(jobs::Outcome outcome, const std::string& text);

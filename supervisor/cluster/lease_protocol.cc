@@ -13,7 +13,6 @@ namespace {
 
 using nlohmann::json;
 
-constexpr int kMaxDepth = 8;
 constexpr std::array<std::string_view, 5> kPhaseNames{"waiting", "starting", "training", "suspended", "ending"};
 
 // --- To text
@@ -250,9 +249,7 @@ QueuePlace read_queue(LineReader& from) {
 }
 
 template <class Message>
-Result<Message> parsed(std::string_view line, Message (*read)(LineReader&, const json&)) {
-  if (line.size() > kMaxLineBytes) return Error{ErrorCode::kInvalid, "the line is too long"};
-  const json value = parse_json(line, kMaxDepth);
+Result<Message> message_in(const json& value, Message (*read)(LineReader&, const json&)) {
   if (!value.is_object()) return Error{ErrorCode::kInvalid, "a message must be one JSON object on a line"};
   std::string problem;
   LineReader reader(value, "", problem);
@@ -261,9 +258,15 @@ Result<Message> parsed(std::string_view line, Message (*read)(LineReader&, const
   return message;
 }
 
+template <class Message>
+Result<Message> parsed(std::string_view line, Message (*read)(LineReader&, const json&)) {
+  if (line.size() > kMaxLineBytes) return Error{ErrorCode::kInvalid, "the line is too long"};
+  return message_in(parse_json(line, kMaxMessageDepth), read);
+}
+
 FromRun read_from_run(LineReader& reader, const json& value) {
   FromRun message;
-  if (value.contains("command") && value["command"] == "join") {
+  if (is_join(value)) {
     message = read_join(reader);
   } else if (value.contains("report")) {
     reader.required("report", [&](LineReader& about) { message = read_report(about); });
@@ -309,6 +312,14 @@ std::string to_line(const FromCluster& message) {
 
 Result<FromRun> from_run(std::string_view line) {
   return parsed<FromRun>(line, read_from_run);
+}
+
+Result<FromRun> run_message(const json& message) {
+  return message_in<FromRun>(message, read_from_run);
+}
+
+bool is_join(const json& message) {
+  return message.is_object() && message.contains("command") && message["command"] == "join";
 }
 
 Result<FromCluster> from_cluster(std::string_view line) {

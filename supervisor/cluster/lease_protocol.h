@@ -25,6 +25,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <nlohmann/json_fwd.hpp>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -38,6 +39,7 @@ namespace elastictrain::cluster {
 inline constexpr std::uint32_t kLeaseProtocol = 1;
 inline constexpr const char* kClusterSocketName = "cluster.sock";
 inline constexpr std::size_t kMaxLineBytes = 1u << 20;
+inline constexpr int kMaxMessageDepth = 8;
 inline constexpr std::size_t kMaxNameBytes = 255;
 inline constexpr std::size_t kMaxTextBytes = 4096;
 inline constexpr std::size_t kMaxHosts = 16'384;
@@ -164,6 +166,9 @@ std::string to_line(const FromRun& message);
 std::string to_line(const FromCluster& message);
 
 Result<FromRun> from_run(std::string_view line);
+// Of a line that is parsed already (kMaxMessageDepth).
+Result<FromRun> run_message(const nlohmann::json& message);
+bool is_join(const nlohmann::json& message);
 Result<FromCluster> from_cluster(std::string_view line);
 
 const char* name_of(JobPhase phase);

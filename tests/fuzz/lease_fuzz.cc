@@ -5,6 +5,7 @@
 
 #include "supervisor/cluster/cluster_requests.h"
 #include "supervisor/cluster/lease_protocol.h"
+#include "supervisor/protocol/json_text.h"
 #include "tests/fuzz/check.h"
 
 namespace {
@@ -29,7 +30,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   const std::string line(reinterpret_cast<const char*>(data), size);
   look(cluster::from_run(line), [](const std::string& text) { return cluster::from_run(text); });
   look(cluster::from_cluster(line), [](const std::string& text) { return cluster::from_cluster(text); });
-  const auto request = cluster::parse_client_request(line);
+  const auto request = cluster::parse_client_request(parse_json(line, cluster::kMaxMessageDepth));
   if (!request.ok()) fuzz::check(!request.error().message.empty(), "a request is refused without a word");
   return 0;
 }

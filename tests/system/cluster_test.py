@@ -117,6 +117,10 @@ class JobsOfTheFile(Case):
         cluster = Cluster(self, slots=2).start()
         cluster.refused(78, "asks for the host elsewhere", "submit", "-n", "1", "--job-hosts", "elsewhere", "--", "true")
 
+    def test_a_word_of_a_program_is_not_taken_for_a_word_of_the_protocol(self):
+        cluster = Cluster(self, slots=2).start()
+        self.assertIn("is queued", cluster.do("submit", "-n", "1", "--name", "a", "--", "true", "join"))
+
 
 class Failures(Case):
     def test_runs_train_on_without_the_cluster_and_are_taken_up_again(self):
