@@ -128,10 +128,17 @@ int run_cluster(const std::string& path) {
   const std::string config_directory = std::filesystem::absolute(path).parent_path().string();
   FirstJobs first_jobs(io, file.jobs, *directory, config_directory, options.say);
   options.begun = [&](const jobs::Cluster& begun) { first_jobs.submit(begun.jobs()); };
+  bool is_broken = false;
+  options.broken = [&](const std::string&) {
+    is_broken = true;
+    io.stop();
+  };
   cluster::ClusterProcess process(io, std::move(options), std::move(*hosts));
   if (const Status opened = process.open(); !opened.ok()) {
-    const bool taken = opened.error().code == ErrorCode::kUnavailable;
-    return fail_cluster(opened.error().message, taken ? kExitUnavailable : kExitCannotCreate);
+    const ErrorCode code = opened.error().code;
+    return fail_cluster(opened.error().message, code == ErrorCode::kUnavailable ? kExitUnavailable
+                                                : code == ErrorCode::kInvalid   ? kExitNoInput
+                                                                                : kExitCannotCreate);
   }
   std::cerr << "elastictrain cluster: " << file.name << " shares its hosts by " << policy_name << " in " << *directory
             << "; give it jobs: elastictrain submit" << std::endl;
@@ -141,6 +148,12 @@ int run_cluster(const std::string& path) {
     io.stop();
   });
   io.run();
+  if (is_broken) {
+    return fail_cluster(
+        "ended by the internal error; its runs train on. Start it again: it goes on from its journal, " + *directory +
+            "/journal.jsonl. Please report the error with it",
+        kExitInternal);
+  }
   std::cerr << "elastictrain cluster: ended; its runs train on\n";
   return kExitSuccess;
 }

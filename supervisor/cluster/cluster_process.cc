@@ -31,6 +31,11 @@ std::vector<jobs::HostLine> lines_of(const std::vector<launcher::Host>& hosts) {
 
 }  // namespace
 
+std::optional<std::string> first_broken_rule(const jobs::Cluster& cluster) {
+  const auto broken = cluster.broken_rules();
+  return broken.empty() ? std::nullopt : std::optional(broken.front());
+}
+
 ClusterProcess::ClusterProcess(asio::io_context& io, ClusterOptions options, MakeHosts make_hosts)
     : io_(io),
       options_(std::move(options)),
@@ -56,6 +61,11 @@ Status ClusterProcess::open() {
       place_->journal(), [this](const jobs::Record& record, double up_s) { cluster_->recall(record, up_s); },
       options_.say);
   if (!journal.ok()) return journal.error();
+  if (const auto broken = cluster_->book().broken_rules(); !broken.empty()) {
+    return Error{ErrorCode::kInvalid, "the journal " + place_->journal() + " contradicts itself: " + broken.front() +
+                                          ". Move it away: the cluster begins without jobs then, and runs that still "
+                                          "train join again"};
+  }
   journal_ = std::move(*journal);
   journal_most_bytes_ = options_.journal_max_bytes;
   up_before_s_ = journal_->last_up_s();
@@ -116,8 +126,9 @@ void ClusterProcess::stop() {
 void ClusterProcess::begin(const std::vector<launcher::Host>& hosts) {
   begun_ = true;
   carry_out(cluster_->begin(now_s()));
+  if (!*alive_) return;
   give(jobs::HostsChanged{lines_of(hosts)});
-  if (options_.begun) options_.begun(*cluster_);
+  if (*alive_ && options_.begun) options_.begun(*cluster_);
 }
 
 void ClusterProcess::poll_hosts() {
@@ -140,19 +151,27 @@ void ClusterProcess::give(const jobs::Event& event) {
   carry_out(cluster_->step(event, now_s()));
 }
 
+// What a wrong state has decided must neither leave the process nor be read by the next one.
+bool ClusterProcess::is_broken() {
+  const auto rule = options_.find_broken(*cluster_);
+  if (!rule) return false;
+  *alive_ = false;
+  options_.say("internal error: " + *rule);
+  if (options_.broken) options_.broken(*rule);
+  return true;
+}
+
 // All records of a step are on disk before the first of its actions.
 void ClusterProcess::carry_out(const jobs::Actions& actions) {
-  bool recorded = false;
+  const auto is_record = [](const jobs::Action& action) { return std::holds_alternative<jobs::Write>(action); };
+  const bool recorded = std::any_of(actions.begin(), actions.end(), is_record);
+  if (recorded && is_broken()) return;
   for (const auto& action : actions) {
     const auto* const write = std::get_if<jobs::Write>(&action);
     if (write == nullptr) continue;
     journal_->write(write->record, unix_now_s(), now_s());
-    recorded = true;
   }
-  if (recorded) {
-    journal_->sync();
-    for (const std::string& broken : cluster_->broken_rules()) options_.say("internal error: " + broken);
-  }
+  if (recorded) journal_->sync();
   for (const auto& action : actions) {
     if (*alive_) std::visit([this](const auto& one) { act(one); }, action);
   }
@@ -257,6 +276,7 @@ void ClusterProcess::refuse(std::uint64_t connection, const std::string& text) {
 }
 
 void ClusterProcess::take_line(std::uint64_t connection, const Peer& peer, const std::string& line) {
+  if (!*alive_) return;
   if (!begun_) {
     server_->send(connection, refusal_answer(jobs::Outcome::kUnavailable, "the cluster does not know its hosts yet"));
     return server_->close(connection);

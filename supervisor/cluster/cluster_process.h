@@ -2,7 +2,7 @@
 // processes of its runs and its clock. It lasts until stop().
 //
 // Ownership: borrows the loop; owns the host source, which it has made when it knows its journal. Thread: the
-// io_context's. Errors: open() says what is wrong; later nothing ends it but stop().
+// io_context's. Errors: open() says what is wrong; later nothing ends it but stop(), and a broken rule.
 #pragma once
 
 #include <asio/io_context.hpp>
@@ -27,6 +27,8 @@
 
 namespace elastictrain::cluster {
 
+std::optional<std::string> first_broken_rule(const jobs::Cluster& cluster);
+
 struct ClusterOptions {
   std::string name;
   std::string directory;
@@ -37,6 +39,10 @@ struct ClusterOptions {
   std::function<void(const std::string&)> say;
   std::function<jobs::Probed(const jobs::Job&)> probe;  // what has become of a run whose connection was lost
   std::function<void(const jobs::Cluster&)> begun;      // hosts and jobs are known, requests are answered; may be empty
+  // A rule is broken. Nothing of that step was written or sent, and nothing is done any more.
+  std::function<void(const std::string& rule)> broken;
+  // The first rule that does not hold, or nothing. For tests, which break one.
+  std::function<std::optional<std::string>(const jobs::Cluster&)> find_broken = first_broken_rule;
 };
 
 // What a source of hosts that grows by helper jobs is told.
@@ -64,6 +70,7 @@ class ClusterProcess {
   void poll_hosts();
   void give(const jobs::Event& event);
   void carry_out(const jobs::Actions& actions);
+  bool is_broken();
   void shorten_journal();
   void arm();
 
