@@ -121,8 +121,8 @@ def torch_grow(repetitions):
         ours = statistics.median(swap.idles_ms(found[kind]))
         yield rows.at_least(f"torch-{kind}/ratio", statistics.median(values) / max(ours, 1.0), "times", 100,
                             f"torchrun idle {swap.spread_ms(values)}, ours {ours:.1f} ms")
-    yield from beside_torchft(lambda: {f"torch-{kind}": values for kind, values in torchrun.grow_and_shrink(
-        max(1, repetitions // 2), kind=torchft.Launch).items()})
+    yield from beside_torchft(lambda launch: {f"torch-{kind}": values for kind, values in torchrun.grow_and_shrink(
+        max(1, repetitions // 2), kind=launch).items()})
 
 
 def torch_past_epochs(repetitions):
@@ -144,14 +144,16 @@ def torch_past_epochs(repetitions):
 
 
 def beside_torchft(measure):
-    """Rows of torchft's idle times: `measure` gives those of each name."""
-    try:
-        found = measure()
-    except rows.Unavailable as reason:
-        yield rows.Row("torchft", None, "", "", None, f"not measured: {reason}")
-        return
-    for name, values in found.items():
-        yield rows.Row(f"{name}/torchft", statistics.median(values), "ms", "", None, f"torchft idle {swap.spread_ms(values)}")
+    """Rows of torchft's idle times at each of its time-outs: `measure` gives those of each name with a kind of job."""
+    for timeout_ms in torchft.JOIN_TIMEOUTS_MS:
+        try:
+            found = measure(torchft.launch_with(timeout_ms))
+        except rows.Unavailable as reason:
+            yield rows.Row("torchft", None, "", "", None, f"not measured: {reason}")
+            return
+        for name, values in found.items():
+            yield rows.Row(f"{name}/torchft-{timeout_ms}", statistics.median(values), "ms", "", None,
+                           f"torchft with --join_timeout_ms {timeout_ms} idle {swap.spread_ms(values)}")
 
 
 def torch_kill(repetitions):
@@ -165,7 +167,8 @@ def torch_kill(repetitions):
     theirs = torchrun.killed_worker(max(1, repetitions // 2), RESNET)
     yield rows.at_least("torch-kill/ratio", statistics.median(theirs) / max(statistics.median(ours), 1.0), "times", 50,
                         f"torchrun idle {rows.spread(theirs)} ms")
-    yield from beside_torchft(lambda: {"torch-kill": torchrun.killed_worker(max(1, repetitions // 2), kind=torchft.Launch)})
+    yield from beside_torchft(
+        lambda launch: {"torch-kill": torchrun.killed_worker(max(1, repetitions // 2), kind=launch)})
 
 
 # --- Exactly once
