@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Checks the Markdown pages: every relative link and #anchor leads somewhere, README.md links every page, and README.md
-has at most 250 lines. Prints one line per offence and exits 1; run as a test (`ctest -R docs_links`).
+"""Checks the Markdown pages: every relative link and #anchor leads somewhere, README.md links every page, the files in its
+commands are there, and it has at most 250 lines. Prints one line per offence and exits 1; run as a test (`ctest -R docs_links`).
 
   check_links.py [ROOT]
 """
@@ -18,6 +18,8 @@ HEADING = re.compile(r"^ {0,3}#{1,6}\s+(.*?)\s*#*\s*$")
 CODE_SPAN = re.compile(r"`[^`]*`")
 LINK = re.compile(r"!?\[[^\[\]]*\]\(\s*<?([^()\s<>]*(?:\([^()\s]*\))?[^()\s<>]*)>?(?:\s+\"[^\"]*\")?\s*\)")
 REFERENCE = re.compile(r"^ {0,3}\[[^\]]+\]:\s*<?(\S+?)>?(?:\s|$)")
+COMMAND_FILE = re.compile(r"(?<![^\s\"'])(?:(?:\./)?[\w-]+(?:/[\w.-]*)+|\./[\w.-]+|[\w-]+\.(?:toml|py|sh|csv)\b)")
+MADE_FOLDER = "build/"  # by an earlier command
 EXTERNAL = re.compile(r"^[a-z][a-z0-9+.-]*:|^//", re.IGNORECASE)
 
 
@@ -105,6 +107,18 @@ def check_front_page(root, pages, linked, offences):
             offences.append(f"{FRONT_PAGE}: does not link {page.relative_to(root)}")
 
 
+def check_commands(root, offences):
+    """The front page's commands, in its indented blocks, name files that a newcomer has."""
+    page = root / FRONT_PAGE
+    text = {number for number, _ in text_lines(page)}
+    for number, line in enumerate(page.read_text(encoding="utf-8").splitlines(), 1):
+        if number in text or not line.startswith("    "):
+            continue
+        for name in COMMAND_FILE.findall(line.split("  #")[0]):
+            if not name.startswith(MADE_FOLDER) and not (root / name).exists():
+                offences.append(f"{FRONT_PAGE}:{number}: the command names {name}, which is not there")
+
+
 def check(root):
     offences, linked = [], set()
     pages = pages_of(root)
@@ -116,6 +130,8 @@ def check(root):
             if page == root / FRONT_PAGE:
                 linked.add(resolve(page, target)[0])
     check_front_page(root, pages, linked, offences)
+    if root / FRONT_PAGE in pages:
+        check_commands(root, offences)
     return pages, offences
 
 

@@ -63,6 +63,13 @@ class Links(unittest.TestCase):
         self.assertEqual(self.offences(README="`[a](gone.md)`\n\n    [b](gone.md)\n\n```\n[c](gone.md)\n```\n"), [])
         self.assertEqual(len(self.offences(README="```\n# Title\n```\n[x](#title)\n")), 1)
 
+    def test_a_command_of_the_front_page_that_names_a_missing_file(self):
+        text = ("# A\n[page](there.md)\n\n    tool run there.md \"./own\" --set a.b=1    # or none.toml\n"
+                "    build/x/tool --at host:/none/path $HOME/none none/ other.csv\n")
+        self.assertEqual(self.offences(README=text, there="x"),
+                         [f"README.md:{line}: the command names {name}, which is not there"
+                          for line, name in ((4, "./own"), (5, "none/"), (5, "other.csv"))])
+
     def test_a_page_that_the_front_page_does_not_link(self):
         pages = {"README": "[a](a.md)", "a": "[b](b.md)", "b": "x"}
         self.assertEqual(self.offences(**pages), ["README.md: does not link b.md"])
