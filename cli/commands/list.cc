@@ -27,7 +27,7 @@ int list(bool json) {
   } else if (runs->empty()) {
     std::cerr << "elastictrain list: no run yet; start one with: elastictrain run config.toml\n";
   }
-  if (!json) std::cout << render_runs(*runs);
+  if (!json) std::cout << render_runs(*runs, room_of(STDOUT_FILENO));
   return std::cout.flush() ? kExitSuccess : kExitFailure;
 }
 
@@ -88,7 +88,8 @@ Result<std::vector<std::string>> runs_to_remove(const PruneFlags& flags) {
 bool is_refused(const PruneFlags& flags, const std::vector<std::string>& names) {
   if (flags.dry || flags.yes || names.empty() || !surface_of(STDIN_FILENO).is_terminal) return false;
   for (const std::string& name : names) std::cerr << name << "\n";
-  std::cerr << "Remove the journals and the output of " << (names.size() == 1 ? "this run" : "these runs") << "? [y/N] ";
+  std::cerr << "Remove the journals and the output of " << (names.size() == 1 ? "this run" : "these runs")
+            << "? [y/N] ";
   std::string answer;
   std::getline(std::cin, answer);
   return answer != "y" && answer != "Y" && answer != "yes";

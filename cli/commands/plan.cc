@@ -10,6 +10,7 @@
 #include <optional>
 #include <utility>
 
+#include "cli/chart/plan_drawing.h"
 #include "cli/commands/command.h"
 #include "cli/commands/exit_code.h"
 #include "cli/commands/live_run.h"
@@ -19,7 +20,6 @@
 #include "cli/commands/run_flags.h"
 #include "cli/commands/size_plan.h"
 #include "cli/config/text.h"
-#include "cli/chart/plan_drawing.h"
 #include "cli/output/style.h"
 #include "heuristics/scavenger/scavenger_policy.h"
 #include "supervisor/control/control_protocol.h"
@@ -170,7 +170,7 @@ int show(const PlanFlags& flags, const std::string& title, const SizePlan& plan)
       return config_status({ErrorCode::kIo, flags.svg + " cannot be written"});
     }
   }
-  std::cout << (flags.json ? render_plan_json(plan) : render_plan(plan, columns()));
+  std::cout << (flags.json ? render_plan_json(plan) : render_plan(plan, columns(), locale_has_unicode()));
   if (!std::cout.flush()) return kExitFailure;
   if (plan.curve.choice.limit_met) return kExitSuccess;
   return complain(kCommand, {ErrorCode::kRefused, plan.curve.choice.reason.text});

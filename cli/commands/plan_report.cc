@@ -2,8 +2,8 @@
 
 #include <cmath>
 
-#include "cli/output/figures.h"
 #include "cli/chart/plan_drawing.h"
+#include "cli/output/figures.h"
 #include "cli/output/table.h"
 #include "supervisor/protocol/json_text.h"
 
@@ -25,7 +25,7 @@ OrderedJson json_of(const heuristics::PlanCurve& curve, std::size_t index) {
 
 }  // namespace
 
-std::string render_plan(const SizePlan& plan, std::size_t columns) {
+std::string render_plan(const SizePlan& plan, std::size_t columns, bool unicode) {
   Table table({{"workers", Align::kRight},
                {"batch of each", Align::kRight},
                {"step", Align::kRight},
@@ -34,7 +34,7 @@ std::string render_plan(const SizePlan& plan, std::size_t columns) {
     table.add_row({std::to_string(point.workers), format_number(point.local_batch, 0), format_duration(point.seconds),
                    format_number(steps, 0)});
   }
-  std::string text = plan_text(plan.curve, columns) + "\n" + table.render();
+  std::string text = plan_text(plan.curve, columns, unicode) + "\n" + table.render();
   if (plan.noise_scale) {
     text += "\nThe gradients' noise scale is " + format_count(*plan.noise_scale) +
             " samples: a global batch of about that size is efficient.\n";

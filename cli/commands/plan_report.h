@@ -9,7 +9,7 @@
 namespace elastictrain::cli {
 
 // The drawing with `columns` columns, the measurements, and what time and cost refer to.
-std::string render_plan(const SizePlan& plan, std::size_t columns);
+std::string render_plan(const SizePlan& plan, std::size_t columns, bool unicode);
 
 // {"goal","limit"?,"limit_met"?,"choice","reason","points":[…],"measured":[…],"noise_scale"?,"sgd_noise"?,"notes":[…]}
 // on one line. A point has "workers", "batch" (of one worker), "step_s", "seconds", "cost", "measured", and "is": a

@@ -10,6 +10,7 @@
 #include "cli/commands/command.h"
 #include "cli/commands/exit_code.h"
 #include "cli/output/cluster_text.h"
+#include "cli/output/style.h"
 #include "supervisor/protocol/json_text.h"
 
 namespace elastictrain::cli {
@@ -31,14 +32,14 @@ int show_queue(const QueueFlags& flags) {
   if (flags.json) {
     std::cout << json_text(cluster) << "\n";
   } else {
-    std::cout << render_queue(cluster, flags.all);
+    std::cout << render_queue(cluster, flags.all, room_of(STDOUT_FILENO));
   }
   return std::cout.flush() ? kExitSuccess : kExitFailure;
 }
 
 int watch_queue(const QueueFlags& flags) {
   for (;;) {
-    if (::isatty(STDOUT_FILENO) != 0) std::cout << "\033[H\033[2J";
+    if (!clear_terminal()) return kExitFailure;
     if (const int status = show_queue(flags); status != kExitSuccess) return status;
     std::this_thread::sleep_for(kWatchEvery);
   }

@@ -32,8 +32,6 @@ struct StatusFlags {
   double interval_s = 1;
 };
 
-constexpr std::string_view kHomeAndClear = "\x1b[H\x1b[2J";
-
 // Nothing: the run is not known, or it has not ended.
 std::optional<int> print_ended(const StatusFlags& flags) {
   const auto directory = flags.name.empty() ? Error{ErrorCode::kUnavailable, ""} : find_run(flags.name);
@@ -49,17 +47,17 @@ std::optional<int> print_ended(const StatusFlags& flags) {
   return std::cout.flush() ? kExitSuccess : kExitFailure;
 }
 
-bool clear_terminal(const StatusFlags& flags) {
-  const bool redraw = flags.watch && !flags.json && surface_of(STDOUT_FILENO).is_terminal;
-  return !redraw || ::write(STDOUT_FILENO, kHomeAndClear.data(), kHomeAndClear.size()) >= 0;
+bool begin_again(const StatusFlags& flags) {
+  return !flags.watch || flags.json || clear_terminal();
 }
 
 int print_cluster(const StatusFlags& flags) {
   const ClusterAnswer answer = ask_cluster(flags.cluster, {{"command", "status"}});
   if (answer.status != 0) return show_answer("status", answer);
   const auto& cluster = answer.object["cluster"];
-  if (!clear_terminal(flags)) return kExitFailure;
-  std::cout << (flags.json ? json_text(cluster) + "\n" : render_cluster_status(cluster)) << std::flush;
+  if (!begin_again(flags)) return kExitFailure;
+  std::cout << (flags.json ? json_text(cluster) + "\n" : render_cluster_status(cluster, room_of(STDOUT_FILENO)))
+            << std::flush;
   return std::cout ? kExitSuccess : kExitFailure;
 }
 
@@ -74,8 +72,8 @@ int print_once(const StatusFlags& flags) {
   const auto answer = ask_run(*directory, {{"command", "status"}});
   if (!answer.ok()) return complain("status", answer.error());
   const nlohmann::json status = answer->value("status", nlohmann::json::object());
-  if (!clear_terminal(flags)) return kExitFailure;
-  std::cout << (flags.json ? json_text(status) + "\n" : render_status(status)) << std::flush;
+  if (!begin_again(flags)) return kExitFailure;
+  std::cout << (flags.json ? json_text(status) + "\n" : render_status(status, room_of(STDOUT_FILENO))) << std::flush;
   return std::cout ? kExitSuccess : kExitFailure;
 }
 

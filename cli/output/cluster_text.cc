@@ -29,16 +29,16 @@ std::string state_of(const nlohmann::json& job) {
   return job.value("slots", 0) == 0 ? "waiting" : run_phase.empty() ? phase : run_phase;
 }
 
-std::string render_jobs(const nlohmann::json& cluster, bool all) {
+std::string render_jobs(const nlohmann::json& cluster, bool all, const Room& room) {
   Table table({{"job"},
                {"name"},
-               {"user"},
+               {"user", Align::kLeft, 3},
                {"state"},
                {"slots", Align::kRight},
-               {"sizes"},
-               {"prio", Align::kRight},
+               {"sizes", Align::kLeft, 2},
+               {"prio", Align::kRight, 4},
                {"done", Align::kRight},
-               {"ends in", Align::kRight},
+               {"ends in", Align::kRight, 1},
                {"why"}});
   for (const auto& job : cluster["jobs"]) {
     const bool ended = job.value("phase", "") == "ended";
@@ -51,7 +51,7 @@ std::string render_jobs(const nlohmann::json& cluster, bool all) {
                    std::to_string(job.value("priority", 0)), progress_of(job),
                    foreseen ? format_duration(left->get<double>()) : "", job.value("why", "")});
   }
-  return table.render();
+  return table.render(room);
 }
 
 std::string plural_slots(std::uint64_t count) {
@@ -99,7 +99,7 @@ std::size_t slots_on(const nlohmann::json& places, const std::string& host) {
   return count;
 }
 
-std::string render_hosts(const nlohmann::json& cluster) {
+std::string render_hosts(const nlohmann::json& cluster, const Room& room) {
   Table table({{"host"},
                {"slots", Align::kRight},
                {"leased", Align::kRight},
@@ -123,17 +123,17 @@ std::string render_hosts(const nlohmann::json& cluster) {
                    std::to_string(slots - std::min(slots, leased + overdue)),
                    overdue > 0 ? std::to_string(overdue) : "", join(jobs, ", ")});
   }
-  return table.render();
+  return table.render(room);
 }
 
 }  // namespace
 
-std::string render_queue(const nlohmann::json& cluster, bool all) {
-  return render_head(cluster) + render_jobs(cluster, all);
+std::string render_queue(const nlohmann::json& cluster, bool all, const Room& room) {
+  return render_head(cluster) + render_jobs(cluster, all, room);
 }
 
-std::string render_cluster_status(const nlohmann::json& cluster) {
-  return render_head(cluster) + "\n" + render_hosts(cluster) + "\n" + render_jobs(cluster, false);
+std::string render_cluster_status(const nlohmann::json& cluster, const Room& room) {
+  return render_head(cluster) + "\n" + render_hosts(cluster, room) + "\n" + render_jobs(cluster, false, room);
 }
 
 }  // namespace elastictrain::cli

@@ -52,20 +52,20 @@ void sort_runs(std::vector<ListedRun>& runs) {
             [&](const ListedRun& one, const ListedRun& other) { return place(one) < place(other); });
 }
 
-std::string render_runs(const std::vector<ListedRun>& runs) {
+std::string render_runs(const std::vector<ListedRun>& runs, const Room& room) {
   Table table({{"run"},
                {"state"},
-               {"workers", Align::kRight},
-               {"epoch", Align::kRight},
-               {"step", Align::kRight},
-               {"started"},
+               {"workers", Align::kRight, 1},
+               {"epoch", Align::kRight, 3},
+               {"step", Align::kRight, 2},
+               {"started", Align::kLeft, 4},
                {"ended"},
                {"status", Align::kRight}});
   for (const ListedRun& run : runs) {
     table.add_row({run.name, run.state, cell(run.workers), cell(run.epoch), cell(run.step),
                    time_cell(run.started_unix_s), time_cell(run.ended_unix_s), cell(run.exit_status)});
   }
-  return table.empty() ? "" : table.render();
+  return table.empty() ? "" : table.render(room);
 }
 
 std::string run_json(const ListedRun& run) {

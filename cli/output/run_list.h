@@ -6,6 +6,8 @@
 #include <string>
 #include <vector>
 
+#include "cli/output/table.h"
+
 namespace elastictrain::cli {
 
 struct ListedRun {
@@ -26,7 +28,7 @@ struct ListedRun {
 void sort_runs(std::vector<ListedRun>& runs);
 
 // Local times. No runs: an empty text.
-std::string render_runs(const std::vector<ListedRun>& runs);
+std::string render_runs(const std::vector<ListedRun>& runs, const Room& room = {});
 
 std::string run_json(const ListedRun& run);
 // An array of objects on one line; what is not known is null.

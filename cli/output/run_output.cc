@@ -12,6 +12,7 @@
 
 #include "cli/output/printable.h"
 #include "cli/output/progress.h"
+#include "cli/output/table.h"
 
 namespace elastictrain::cli {
 namespace {
@@ -197,7 +198,9 @@ void RunOutput::show(std::string_view text) {
 
 void RunOutput::show_figures(const RunFigures& figures) {
   if (error_surface_.is_terminal) {
-    error_.set_status(printable(render_progress(figures, terminal_width(STDERR_FILENO) - 1), Lines::kOne));
+    std::string line = render_progress(figures, terminal_width(STDERR_FILENO) - 1);
+    if (!locale_has_unicode()) line = with_ascii_mark(std::move(line));
+    error_.set_status(printable(line, Lines::kOne));
     return;
   }
   const auto now = Clock::now();

@@ -101,23 +101,23 @@ std::vector<const Json*> slowest_first(const Json& workers) {
   return sorted;
 }
 
-std::string render_workers(const Json& status) {
+std::string render_workers(const Json& status, const Room& room) {
   const bool plain = is_plain(status);
   const Json& workers = list(status, "workers");
   const Usual usual{lower_median(workers, "compute_ms"), lower_median(workers, "data_wait_ms"),
                     lower_median(workers, "step_ms")};
   Table table({{"rank", Align::kRight},
-               {"worker"},
+               {"worker", Align::kLeft, 2},
                {"host"},
-               {"slot", Align::kRight},
+               {"slot", Align::kRight, 7},
                {"phase"},
-               {"pid", Align::kRight},
-               {"batch", Align::kRight},
-               {"step", Align::kRight},
+               {"pid", Align::kRight, 1},
+               {"batch", Align::kRight, 6},
+               {"step", Align::kRight, 3},
                {"step time", Align::kRight},
                {"compute", Align::kRight},
-               {"data", Align::kRight},
-               {"comm", Align::kRight},
+               {"data", Align::kRight, 5},
+               {"comm", Align::kRight, 4},
                {""}});
   for (const Json* each : slowest_first(workers)) {
     const Json& worker = *each;
@@ -126,19 +126,19 @@ std::string render_workers(const Json& status) {
                    duration(worker, "step_ms"), duration(worker, "compute_ms"), duration(worker, "data_wait_ms"),
                    duration(worker, "communicate_ms"), plain ? "" : remark(worker, usual)});
   }
-  return table.empty() ? "" : "\n" + table.render();
+  return table.empty() ? "" : "\n" + table.render(room);
 }
 
-std::string render_hosts(const Json& status) {
+std::string render_hosts(const Json& status, const Room& room) {
   Table table(
-      {{"host"}, {"phase"}, {"workers", Align::kRight}, {"slots", Align::kRight}, {"warm", Align::kRight}, {""}});
+      {{"host"}, {"phase"}, {"workers", Align::kRight}, {"slots", Align::kRight}, {"warm", Align::kRight, 1}, {""}});
   for (const Json& host : list(status, "hosts")) {
     const std::string phase = text(host, "phase");
     const bool is_watched = phase == "up" || phase == "suspect" || phase == "reconnecting" || phase == "draining";
     table.add_row({text(host, "host"), phase, whole(host, "workers"), whole(host, "slots"),
                    std::to_string(list(host, "warm").size()), is_watched ? silence(host) : ""});
   }
-  return table.empty() ? "" : "\n" + table.render();
+  return table.empty() ? "" : "\n" + table.render(room);
 }
 
 std::string counted(double count, const char* one, const char* many) {
@@ -294,7 +294,7 @@ std::string size_reason_of(const Json& status) {
 
 }  // namespace
 
-std::string render_status(const Json& status) {
+std::string render_status(const Json& status, const Room& room) {
   std::string out = render_head(status);
   const auto line = [&](const char* title, const std::string& value) {
     if (!value.empty()) out += std::string(title) + value + "\n";
@@ -318,7 +318,7 @@ std::string render_status(const Json& status) {
   line("start failed: ", text(status, "start_failure"));
   line("lost hosts: ", lost_of(status));
   line("cooling down: ", cooled_of(status));
-  out += render_workers(status) + render_hosts(status);
+  out += render_workers(status, room) + render_hosts(status, room);
   line("\n", text(status, "protection"));
   return out;
 }

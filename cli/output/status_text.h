@@ -5,9 +5,11 @@
 #include <nlohmann/json_fwd.hpp>
 #include <string>
 
+#include "cli/output/table.h"
+
 namespace elastictrain::cli {
 
 // `status` has the format described in control_protocol.h. Missing values are shown as "-".
-std::string render_status(const nlohmann::json& status);
+std::string render_status(const nlohmann::json& status, const Room& room = {});
 
 }  // namespace elastictrain::cli

@@ -1,9 +1,11 @@
 #include "cli/output/style.h"
 
+#include <langinfo.h>
 #include <sys/ioctl.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <clocale>
 #include <cstdlib>
 #include <iterator>
 
@@ -16,7 +18,8 @@ Surface surface_of(int descriptor) {
   const char* term = std::getenv("TERM");
   const bool refused = no_colour != nullptr && *no_colour != '\0';
   const bool dumb = term == nullptr || std::string_view(term) == "dumb";
-  surface.colours = surface.is_terminal && !refused && !dumb;
+  surface.redraws = surface.is_terminal && !dumb;
+  surface.colours = surface.redraws && !refused;
   return surface;
 }
 
@@ -25,6 +28,27 @@ std::size_t terminal_width(int descriptor) {
   winsize size{};
   if (ioctl(descriptor, TIOCGWINSZ, &size) != 0 || size.ws_col == 0) return kUsual;
   return size.ws_col;
+}
+
+bool clear_terminal() {
+  constexpr std::string_view kHomeAndClear = "\x1b[H\x1b[2J";
+  if (!surface_of(STDOUT_FILENO).redraws) return true;
+  return ::write(STDOUT_FILENO, kHomeAndClear.data(), kHomeAndClear.size()) >= 0;
+}
+
+bool locale_has_unicode() {
+  const locale_t locale = ::newlocale(LC_CTYPE_MASK, "", nullptr);
+  if (locale == nullptr) return false;  // not installed: its letters are those of "C"
+  const bool unicode = std::string_view(::nl_langinfo_l(CODESET, locale)) == "UTF-8";
+  ::freelocale(locale);
+  return unicode;
+}
+
+Room room_of(int descriptor) {
+  Room room;
+  room.unicode = locale_has_unicode();
+  if (surface_of(descriptor).is_terminal) room.columns = terminal_width(descriptor);
+  return room;
 }
 
 bool same_place(int descriptor, int other) {

@@ -6,16 +6,29 @@
 #include <string>
 #include <string_view>
 
+#include "cli/output/table.h"
+
 namespace elastictrain::cli {
 
 struct Surface {
   bool is_terminal = false;
+  bool redraws = false;  // a terminal whose cursor moves
   bool colours = false;
 };
 Surface surface_of(int descriptor);
 
 // Columns of the terminal, queried at each call; 80 if unknown.
 std::size_t terminal_width(int descriptor);
+
+// Before a text that is shown again and again: only a terminal whose cursor moves is cleared. False: it cannot be
+// written.
+bool clear_terminal();
+
+// Whether the locale of the environment has UTF-8.
+bool locale_has_unicode();
+
+// Of a terminal its width; a pipe or file takes lines of any length.
+Room room_of(int descriptor);
 
 // Whether both refer to the same terminal, pipe or file.
 bool same_place(int descriptor, int other);

@@ -149,11 +149,24 @@ const char* name_of(Order order) {
   return order == Order::kSlowest ? "slowest first" : order == Order::kRank ? "by rank" : "by host";
 }
 
-std::string worker_titles(const Drawing& drawing, const Columns& columns) {
+struct Signs {
+  const char *compute, *data, *communicate;
+};
+Signs signs_of(const Drawing& drawing) {
+  return drawing.size.unicode ? Signs{"█", "▒", "░"} : Signs{"#", "=", "-"};
+}
+
+// With what the bars are made of, which needs no colours, and the last one that is shown of all.
+ScreenLine worker_titles(const Drawing& drawing, const Columns& columns, std::size_t last) {
   std::string text =
       right("rank", 5) + " " + left("worker", 7) + " " + left("host", kHostColumns) + " " + right("step ms", 8) + " ";
   if (columns.numbers) text += right("compute", 8) + " " + right("data", 8) + " " + right("comm", 8) + " ";
-  return text + left("compute, data, communication", columns.bar) + " (" + name_of(drawing.model.order()) + ")";
+  const Signs signs = signs_of(drawing);
+  const std::string legend =
+      std::string(signs.compute) + " compute " + signs.data + " data " + signs.communicate + " comm";
+  return {{text, Look::kBold},
+          {left(legend, columns.bar)},
+          {" " + std::to_string(last) + " of " + std::to_string(drawing.model.workers().size())}};
 }
 
 void add_bar(ScreenLine& line, const Worker& worker, double longest_ms, const Drawing& drawing, std::size_t width) {
@@ -164,10 +177,10 @@ void add_bar(ScreenLine& line, const Worker& worker, double longest_ms, const Dr
   const std::size_t compute = columns(worker.compute_ms);
   const std::size_t data = columns(worker.compute_ms + worker.data_ms) - compute;
   const std::size_t communicate = columns(worker.compute_ms + worker.data_ms + worker.communicate_ms) - compute - data;
-  const bool unicode = drawing.size.unicode;
-  line.push_back({repeated(unicode ? "█" : "#", compute), Look::kCompute});
-  line.push_back({repeated(unicode ? "▒" : "=", data), Look::kData});
-  line.push_back({repeated(unicode ? "░" : "-", communicate), Look::kCommunicate});
+  const Signs signs = signs_of(drawing);
+  line.push_back({repeated(signs.compute, compute), Look::kCompute});
+  line.push_back({repeated(signs.data, data), Look::kData});
+  line.push_back({repeated(signs.communicate, communicate), Look::kCommunicate});
   line.push_back({std::string(width - compute - data - communicate, ' ')});
 }
 
@@ -197,10 +210,10 @@ void add_workers(Drawing& drawing, std::size_t rows) {
   if (rows < 2) return;
   const auto& workers = drawing.model.workers();
   const Columns columns = columns_for(drawing.size.columns);
-  drawing.add(worker_titles(drawing, columns), Look::kBold);
   const std::size_t shown = std::min(rows - 1, workers.size());
   const std::size_t selected = drawing.model.selected();
   const std::size_t first = selected >= shown ? selected - shown + 1 : 0;
+  drawing.add(worker_titles(drawing, columns, first + shown));
   double longest_ms = 0;
   for (const Worker& worker : workers) longest_ms = std::max(longest_ms, worker.step_ms);
   for (std::size_t i = first; i < first + shown; ++i) {
@@ -248,8 +261,10 @@ ScreenLine last_line(const Drawing& drawing) {
     return {{left(" " + model.question()->text + keys, drawing.size.columns), Look::kAsk}};
   }
   if (!model.notice().empty()) return {{left(" " + model.notice(), drawing.size.columns), Look::kAsk}};
-  return {{left(" q quit  s sort  + - resize  r replace  d drain host  arrows choose  h help", drawing.size.columns),
-           Look::kReverse}};
+  const std::string order = name_of(model.order());
+  return {
+      {left(" q quit  s " + order + "  + - resize  r replace  d drain  arrows choose  h help", drawing.size.columns),
+       Look::kReverse}};
 }
 
 void add_help(Drawing& drawing) {
@@ -285,6 +300,12 @@ Rows divided(std::size_t rows, std::size_t worker_count, std::size_t host_count)
   return out;
 }
 
+void leave_ascii(std::vector<ScreenLine>& lines) {
+  for (ScreenLine& line : lines) {
+    for (Piece& piece : line) piece.text = with_ascii_mark(std::move(piece.text));
+  }
+}
+
 }  // namespace
 
 std::vector<ScreenLine> draw(const Model& model, const ScreenSize& size) {
@@ -305,6 +326,7 @@ std::vector<ScreenLine> draw(const Model& model, const ScreenSize& size) {
   }
   drawing.lines.resize(last);
   drawing.add(last_line(drawing));
+  if (!size.unicode) leave_ascii(drawing.lines);
   return drawing.lines;
 }
 

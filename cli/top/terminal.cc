@@ -1,6 +1,5 @@
 #include "cli/top/terminal.h"
 
-#include <langinfo.h>
 #include <unistd.h>
 
 #include <clocale>
@@ -8,6 +7,8 @@
 #include <cstdlib>
 #include <string>
 #include <string_view>
+
+#include "cli/output/style.h"
 
 #define NCURSES_NOMACROS 1
 #include <ncursesw/curses.h>
@@ -110,6 +111,9 @@ Result<std::unique_ptr<Terminal>> Terminal::open() {
   }
   std::setlocale(LC_CTYPE, "");
   const char* type = std::getenv("TERM");
+  if (type != nullptr && std::string_view(type) == "dumb") {
+    return Error{ErrorCode::kUnavailable, "a terminal with TERM=dumb has no cursor that moves"};
+  }
   SCREEN* screen = newterm(nullptr, stdout, stdin);
   if (screen == nullptr) {
     return Error{ErrorCode::kUnavailable,
@@ -133,8 +137,7 @@ Terminal::~Terminal() {
 }
 
 ScreenSize Terminal::size() const {
-  return {static_cast<std::size_t>(LINES), static_cast<std::size_t>(COLS),
-          std::string_view(nl_langinfo(CODESET)) == "UTF-8"};
+  return {static_cast<std::size_t>(LINES), static_cast<std::size_t>(COLS), locale_has_unicode()};
 }
 
 void Terminal::show(const std::vector<ScreenLine>& lines) {

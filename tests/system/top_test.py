@@ -89,7 +89,7 @@ class Top(Case):
             screen = self.screen(run, 200, 60)
             self.wait_screen(screen, "hosts: 1 up")
             self.wait_screen(screen, "generation")
-            self.wait_screen(screen, "compute, data, communication")
+            self.wait_screen(screen, "█ compute ▒ data ░ comm")
             self.assertTrue(any("█" in line for line in screen.text().splitlines()))
             screen.do("resize-window", "-t", "top", "-x", "60", "-y", "15")
             wait_until(lambda: len(screen.text().splitlines()) <= 15 and "q quit" in screen.text(), 60, "a small screen")
@@ -99,16 +99,19 @@ class Top(Case):
             screen.press("q")
             wait_until(screen.is_over, 30, "the end of top")
 
-    def test_an_unknown_terminal_gets_plain_lines(self):
+    def test_a_terminal_without_a_cursor_gets_plain_lines(self):
         with Run(job()) as run:
             run.wait_size(2)
             screen = self.screen(run)
             errors = os.path.join(os.path.dirname(screen.socket), "errors")
-            screen.do("respawn-pane", "-k", "-t", "top",
-                      f"TERM=no-such-terminal {shlex.quote(BINARY)} top {run.name} 2> {errors}; sleep 1000")
-            self.wait_screen(screen, "last change: ")
-            with open(errors) as file:
-                self.assertIn("this machine knows no terminal of the kind TERM=no-such-terminal", file.read())
+            for terminal, reason in (("no-such-terminal", "this machine knows no terminal of the kind TERM=no-such-terminal"),
+                                     ("dumb", "a terminal with TERM=dumb has no cursor that moves")):
+                screen.do("respawn-pane", "-k", "-t", "top",
+                          f"TERM={terminal} {shlex.quote(BINARY)} top {run.name} 2> {errors}; sleep 1000")
+                self.wait_screen(screen, "last change: ")
+                self.assertLessEqual(max(map(len, screen.text().splitlines())), 80)
+                with open(errors) as file:
+                    self.assertIn(reason, file.read())
             self.assert_stops_clean(run)
 
 

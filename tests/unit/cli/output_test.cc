@@ -88,6 +88,22 @@ TEST_CASE("a table aligns its columns and ends its lines without spaces") {
         "   x\n");
 }
 
+TEST_CASE("where there is no room the less important columns go first, then the last one is cut") {
+  Table table({{"rank"}, {"slot", Align::kRight, 2}, {"pid", Align::kRight, 1}, {"host"}, {"why", Align::kLeft, 9}});
+  table.add_row({"0", "12", "3456", "node1", "because somebody asked for it a while ago"});
+  const auto width_of = [&](std::size_t columns) { return display_width(table.render({columns, true})) / 2; };
+  CHECK(table.render().find("rank  slot   pid  host   why\n") == 0);
+  CHECK(table.render({50, true}) ==
+        "rank  slot   pid  host   why\n"
+        "0       12  3456  node1  because somebody asked f…\n");
+  CHECK(table.render({50, false}).find("asked f~\n") != std::string::npos);
+  CHECK(table.render({40, true}).find("rank   pid  host   why\n") == 0);
+  CHECK(table.render({34, true}).find("rank  host   why\n") == 0);
+  CHECK(table.render({5, true}).find("rank  host") == 0);  // what stays
+  for (std::size_t columns = 33; columns < 80; ++columns) CHECK(width_of(columns) <= columns);
+  CHECK(Table({}).render({10, true}).empty());
+}
+
 TEST_CASE("text is cut to a width in columns, not bytes") {
   CHECK(fit("größe", 5) == "größe");
   CHECK(fit("größe", 4) == "grö…");

@@ -166,7 +166,7 @@ TEST_CASE("what plan --json prints is a table, too") {
   const auto parsed = nlohmann::json::parse(json);
   CHECK(parsed["points"].size() == 8);
   CHECK(parsed["choice"]["is"][0] == "chosen");
-  const std::string text = render_plan(*plan, 80);
+  const std::string text = render_plan(*plan, 80, true);
   CHECK(text.find("noise scale is 640") != std::string::npos);
 }
 

@@ -3,6 +3,7 @@
 #include <nlohmann/json.hpp>
 #include <sstream>
 
+#include "cli/output/cluster_text.h"
 #include "cli/output/event_text.h"
 #include "cli/output/explanation.h"
 #include "cli/output/printable.h"
@@ -193,6 +194,36 @@ TEST_CASE("status does not give the reason of the last change again, and tells s
   CHECK(contains(text, "recoveries: 1\n"));
   CHECK(contains(text, "silent for 2.0 s\n"));
   CHECK(contains(text, "silent for 2.1 s\n"));
+}
+
+TEST_CASE("tables of status and queue fit 80 columns; what identifies a worker or a job stays") {
+  nlohmann::json status = {{"name", "job"}, {"phase", "running"}, {"world_size", 3}, {"generation", 2}};
+  status["workers"] = {worker(0, 10), worker(1, 31), worker(2, 11)};
+  status["workers"][1]["host"] = "gpu-node-17.cluster";
+  status["hosts"] = {{{"host", "gpu-node-17.cluster"}, {"phase", "reconnecting"}, {"workers", 3}, {"slots", 4}}};
+  nlohmann::json job = {{"id", "j12"},
+                        {"name", "resnet-50-imagenet"},
+                        {"user", "somebody"},
+                        {"phase", "joined"},
+                        {"run_phase", "training"},
+                        {"slots", 12},
+                        {"min", 1},
+                        {"max", 64},
+                        {"priority", -20},
+                        {"left_s", 40'000.0},
+                        {"overdue", nlohmann::json::array()},
+                        {"stands_on", nlohmann::json::array()},
+                        {"why", "afs-p: another job gains more from the slots that it would get"}};
+  const nlohmann::json cluster = {{"name", "lab"}, {"waiting", nlohmann::json::array()}, {"jobs", {job}}};
+  const std::string text = render_status(status, {80, true}) + render_queue(cluster, false, {80, true});
+  CAPTURE(text);
+  std::istringstream lines(text);
+  for (std::string line; std::getline(lines, line);) CHECK_MESSAGE(display_width(line) <= 80, line);
+  for (const char* part :
+       {"gpu-node-17.cluster", "compute", "slow: computes", "j12", "resnet-50-imagenet", "afs-p: another"})
+    CHECK_MESSAGE(contains(text, part), part);
+  CHECK(!contains(text, "slot "));
+  CHECK(contains(render_status(status), "slot "));
 }
 
 TEST_CASE("a status with nothing in it is shown without a crash") {

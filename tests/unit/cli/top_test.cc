@@ -121,6 +121,17 @@ TEST_CASE("a screen of any size has as many lines, and none is too long") {
   }
 }
 
+TEST_CASE("a list that does not fit says where it stands, scrolls, and has a legend without colours") {
+  Model model = model_of(48);
+  CHECK(contains(screen_text(model, {24, 80, true}), " 10 of 48\n"));
+  CHECK(contains(screen_text(model, {24, 80, true}), "█ compute ▒ data ░ comm"));
+  for (int i = 0; i < 12; ++i) model.press(Key::kDown);
+  CHECK(contains(screen_text(model, {24, 80, true}), " 13 of 48\n"));
+  for (int i = 0; i < 5; ++i) model.press(Key::kPageDown);
+  CHECK(contains(screen_text(model, {24, 80, true}), " 48 of 48\n"));
+  for (const char c : screen_text(model, {24, 60, false})) CHECK(static_cast<unsigned char>(c) < 0x80);
+}
+
 TEST_CASE("workers are sorted as asked, and the chosen one stays chosen") {
   Model model = model_of(8);
   CHECK(model.workers().front().rank == 5);
