@@ -392,9 +392,9 @@ int simulate_command(SimulateFlags& flags) {
 std::vector<Argument> simulate_arguments(const std::shared_ptr<SimulateFlags>& flags) {
   using Text = const std::string&;
   return {
-      words("files", "FILE…", "traces, archives of traces, or directories with jobs.csv", flags->files),
-      value("--policy", "A,B…", "sharing policies, or programs and libraries of your own", flags->policy_list),
-      value("--gpus", "N,…", "sizes of the cluster", flags->gpus_list),
+      words("files", "FILE...", "traces, archives of traces, or directories with jobs.csv", flags->files),
+      value("--policy", "A,B...", "sharing policies, or programs and libraries of your own", flags->policy_list),
+      value("--gpus", "N,...", "sizes of the cluster", flags->gpus_list),
       value("--load", "X", "the least multiple of 8 GPUs with an offered load of at most X",
             [flags](Text text) { return use_positive("--load", text, flags->load); })
           .instead_of({"--gpus"}),
@@ -421,7 +421,7 @@ std::vector<Argument> simulate_arguments(const std::shared_ptr<SimulateFlags>& f
       value("--cost", "COST", "none (default), swap[:S], restart[:S], muri",
             [flags](Text text) { return use_cost(*flags, text); }),
       list("--curves", "PATH", "throughput curves; may be given several times", flags->trace.curves),
-      value("--vc", "ID,…", "virtual clusters of the trace, each on its own",
+      value("--vc", "ID,...", "virtual clusters of the trace, each on its own",
             [flags](Text text) {
               flags->trace.vcs = split(text, ',');
               return Status();

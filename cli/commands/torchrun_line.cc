@@ -60,7 +60,7 @@ struct Streams {
 
 Result<Streams> streams_of(const char* flag, const std::string& text) {
   constexpr std::uint32_t kBoth = 3;
-  const auto bad = [&] { return wrong(std::string(flag) + ": '" + text + "' is neither 0 to 3 nor RANK:0 to 3,…"); };
+  const auto bad = [&] { return wrong(std::string(flag) + ": '" + text + "' is neither 0 to 3 nor RANK:0 to 3,..."); };
   Streams streams;
   for (const std::string& part : split(text, ',')) {
     const auto words = split(part, ':');

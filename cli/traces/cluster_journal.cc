@@ -111,7 +111,7 @@ RawJob raw_job(const Seen& seen, double first_unix_s) {
 std::string some_of(const std::vector<std::string>& names) {
   const std::vector<std::string> first(names.begin(),
                                        names.begin() + static_cast<std::ptrdiff_t>(std::min(names.size(), kNamedJobs)));
-  return join(first, ", ") + (names.size() > kNamedJobs ? ", …" : "");
+  return join(first, ", ") + (names.size() > kNamedJobs ? ", ..." : "");
 }
 
 void add_notes(RawTrace& trace, const Reader& reader, const std::vector<std::string>& left_out) {

@@ -12,7 +12,7 @@ namespace {
 constexpr std::size_t kShown = 40;
 
 std::string shown(std::string_view cell) {
-  return "'" + std::string(cell.substr(0, kShown)) + (cell.size() > kShown ? "…" : "") + "'";
+  return "'" + std::string(cell.substr(0, kShown)) + (cell.size() > kShown ? "..." : "") + "'";
 }
 
 std::vector<std::string_view> cells_between(std::string_view line, char separator) {

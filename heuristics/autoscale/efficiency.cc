@@ -22,7 +22,7 @@ class EfficiencyPolicy final : public SearchPolicy {
 
   std::string comparison(const Measured& from, const Measured& to) const override {
     const double gained = marginal_efficiency(from.workers, from.log_rate, to.workers, to.log_rate);
-    return format_text("efficiency of %u→%u was %.2f %s %g", from.workers, to.workers, gained,
+    return format_text("efficiency of %u->%u was %.2f %s %g", from.workers, to.workers, gained,
                        gained > target_ ? ">" : "<", target_);
   }
 
@@ -62,7 +62,7 @@ class CostPolicy final : public SearchPolicy {
   }
 
   std::string comparison(const Measured& from, const Measured& to) const override {
-    return format_text("%u→%u workers: the remaining loss (utility and cost) changes by a factor of %.3f", from.workers,
+    return format_text("%u->%u workers: the remaining loss (utility and cost) changes by a factor of %.3f", from.workers,
                        to.workers, std::exp(from.value - to.value));
   }
 
@@ -85,7 +85,7 @@ PolicySpec cost_policy() {
   SettingsTable<CostSettings> table;
   table
       .text("utility", &CostSettings::utility, {},
-            "value of the finished job: linear:VALUE,SECONDS or step:VALUE:SECONDS,…")
+            "value of the finished job: linear:VALUE,SECONDS or step:VALUE:SECONDS,...")
       .number("price_per_worker_hour", &CostSettings::price_per_worker_hour, {0, 1e6}, "",
               "price of a worker for an hour where hosts have no price");
   add_search_parameters(table);

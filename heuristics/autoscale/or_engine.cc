@@ -125,7 +125,7 @@ class OrPolicy final : public PerJobPolicy<OrState> {
   bool efficiency_passes(std::uint32_t less, double slow, std::uint32_t more, double fast, Comparisons& all) const {
     const double found = scaling_efficiency(less, slow, more, fast);
     const bool pass = found > threshold_;
-    all.note(pass, format_text("efficiency of %u→%u was %.2f %s %g", less, more, found, pass ? ">" : "<=", threshold_));
+    all.note(pass, format_text("efficiency of %u->%u was %.2f %s %g", less, more, found, pass ? ">" : "<=", threshold_));
     return pass;
   }
 
@@ -136,7 +136,7 @@ class OrPolicy final : public PerJobPolicy<OrState> {
     const double gained = utility(view.now_s + rest / fast) - utility(view.now_s + rest / slow);
     const double added = rest / fast * prices.per_s(more) - rest / slow * prices.per_s(less);
     const bool pass = gained > added;
-    all.note(pass, format_text("utility of %u→%u rises by %.4g, cost by %.4g", less, more, gained, added));
+    all.note(pass, format_text("utility of %u->%u rises by %.4g, cost by %.4g", less, more, gained, added));
     return pass;
   }
 
@@ -189,7 +189,7 @@ PolicySpec or_policy() {
       .number(
           "min_batches_for_staying", [](OrSettings& all) -> double& { return all.rules.min_batches_for_staying; },
           {0, 1e9}, "steps", "steps at the first size that did not pass before it settles")
-      .text("utility", &OrSettings::utility, {}, "replaces S: linear:VALUE,SECONDS or step:VALUE:SECONDS,…")
+      .text("utility", &OrSettings::utility, {}, "replaces S: linear:VALUE,SECONDS or step:VALUE:SECONDS,...")
       .number("price_per_worker_hour", &OrSettings::price_per_worker_hour, {0, 1e6}, "",
               "with utility: price of a worker for an hour where hosts have no price");
   return policy_spec<OrPolicy>("or", "the autoscaling engine of Or et al. 2020 as published", table);

@@ -83,7 +83,7 @@ UtilityText parse_utility(const std::string& text) {
     parsed.linear = false;
     parsed.problem = parse_points(rest, parsed.points);
   } else {
-    parsed.problem = "a utility is linear:VALUE,SECONDS or step:VALUE:SECONDS,…, not \"" + text + "\"";
+    parsed.problem = "a utility is linear:VALUE,SECONDS or step:VALUE:SECONDS,..., not \"" + text + "\"";
   }
   return parsed;
 }

@@ -19,7 +19,7 @@ inline constexpr const char* kTakenBack = "taken_back";
 inline constexpr const char* kSettled = "settled";
 
 // `code` is an identifier that programs compare ("efficiency_too_low"). `text` is a line for users with the numbers in
-// it ("efficiency of 6→7 was 0.31 < 0.5"). `numbers` are the same figures for programs.
+// it ("efficiency of 6->7 was 0.31 < 0.5"). `numbers` are the same figures for programs.
 struct Reason {
   std::string code;
   std::string text;

@@ -9,7 +9,7 @@ void shorten(std::string& text, std::size_t max_bytes) {
   if (text.size() <= max_bytes) return;
   while (max_bytes > 0 && (static_cast<unsigned char>(text[max_bytes]) & 0xc0) == 0x80) --max_bytes;
   text.resize(max_bytes);
-  text += "…";
+  text += "...";
 }
 
 std::string one_line(std::string text) {

@@ -253,7 +253,7 @@ TEST_CASE("the output of an external policy fits into the journal") {
                                       R"(éé","numbers":{"event":1,"a \"b":2,"mine":3}}}]})");
   REQUIRE(decision.ok());
   const heuristics::Reason& reason = decision->jobs[0].reason;
-  CHECK(reason.text == std::string(999, 'a') + "…");
+  CHECK(reason.text == std::string(999, 'a') + "...");
   CHECK(reason.numbers[0].first == "a__b");
   CHECK(reason.numbers[1].first == "event_");
   CHECK(reason.numbers[2].first == "mine");

@@ -235,7 +235,7 @@ TEST_CASE("a decision comes back from its text; what it leaves open stays open")
   auto& job = decision.jobs.emplace_back();
   job.workers = 5;
   job.replacements.push_back({7, {"slow", "it is slow", {{"score", 0.5}}}});
-  job.reason = {"efficiency_too_low", "efficiency of 6→7 was 0.31 < 0.5", {{"efficiency", 0.31}, {"target", 0.5}}};
+  job.reason = {"efficiency_too_low", "efficiency of 6->7 was 0.31 < 0.5", {{"efficiency", 0.31}, {"target", 0.5}}};
   const auto back = decision_from_json(to_json(decision));
   REQUIRE(back.ok());
   const auto& same = back->jobs.at(0);

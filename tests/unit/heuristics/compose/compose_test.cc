@@ -63,7 +63,7 @@ struct Run {
 
 TEST_CASE("the reason of a size that rests at its limit names the limit") {
   JobDecision settled;
-  settled.reason = {"settled", "efficiency of 1→4 was 1.00 > 0.5", {}};
+  settled.reason = {"settled", "efficiency of 1->4 was 1.00 > 0.5", {}};
   Run run(with_limits(std::make_unique<Script>(std::vector<JobDecision>{settled})));
   auto view = view_at(0, 4);
   CHECK(run(view).reason.text == settled.reason.text);
