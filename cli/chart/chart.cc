@@ -378,7 +378,7 @@ std::string plot(const Chart& chart) {
 }
 
 std::string document(const std::string& title, const std::string& note, const std::vector<Panel>& panels) {
-  constexpr std::size_t kTitleColumns = 44;
+  constexpr std::size_t kTitleColumns = 46;
   Document document;
   for (const std::string& line : lines_of(title, kTitleColumns)) document.text(line, "title");
   for (const std::string& line : lines_of(note, kNoteColumns)) document.text(line, "note");

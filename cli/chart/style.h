@@ -16,7 +16,8 @@ inline constexpr const char* kStyle = R"css(
 .plot{display:block;overflow:visible;font:12px system-ui,sans-serif}
 .plot text{fill:var(--weak)}
 .plot .y{text-anchor:end}.plot .x{text-anchor:middle}.plot .x.first{text-anchor:start}.plot .x.last{text-anchor:end}
-.plot .name{fill:var(--text)}.plot .name.before{text-anchor:end}
+.plot .name{fill:var(--text);paint-order:stroke;stroke:var(--back);stroke-width:3px;stroke-linejoin:round}
+.plot .name.before{text-anchor:end}
 .frame{fill:none;stroke:var(--edge)}
 .grid{stroke:var(--edge);stroke-width:1}
 .line{fill:none;stroke-width:1.8;vector-effect:non-scaling-stroke;stroke-linejoin:round}
