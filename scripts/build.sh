@@ -2,6 +2,13 @@
 # Configures and builds one preset (release, debug, asan, tsan) into build/<preset>.
 # Usage: scripts/build.sh [PRESET] [TARGET…]
 set -euo pipefail
+case "${1:-}" in
+-h | --help) exec sed -n '2,3s/^# //p' "$0" ;;
+-*)
+  echo "build.sh: unknown flag $1; scripts/build.sh --help" >&2
+  exit 64
+  ;;
+esac
 cd "$(dirname "$0")/.."
 
 preset=${1:-release}

@@ -3,6 +3,13 @@
 # Usage: scripts/package.sh [DIRECTORY [BUILD]]      (default: build/packages; BUILD: a finished build to take instead)
 # They install on the system that they were made on and on newer ones. Needs dpkg-dev and file.
 set -euo pipefail
+case "${1:-}" in
+-h | --help) exec sed -n '2,4s/^# //p' "$0" ;;
+-*)
+  echo "package.sh: unknown flag $1; scripts/package.sh --help" >&2
+  exit 64
+  ;;
+esac
 cd "$(dirname "$0")/.."
 target=${1:-build/packages}
 build=${2:-}

@@ -3,6 +3,7 @@
 import contextlib
 import dataclasses
 import pathlib
+import subprocess
 import sys
 import tempfile
 import unittest
@@ -142,6 +143,17 @@ class Picture(unittest.TestCase):
             path = pathlib.Path(directory) / "journal.jsonl"
             path.write_text((DATA / "journal.jsonl").read_text(encoding="utf-8") + '{"seq":', encoding="utf-8")
             self.assertEqual(run_record.read_journal(path), self.journal)
+
+
+class Scripts(unittest.TestCase):
+    def test_help_is_help_and_an_unknown_flag_is_refused(self):
+        for name in ("build.sh", "package.sh"):
+            asked = subprocess.run([ROOT / "scripts" / name, "--help"], capture_output=True, text=True, timeout=60)
+            self.assertEqual(asked.returncode, 0, asked.stderr)
+            self.assertIn(f"Usage: scripts/{name}", asked.stdout)
+            wrong = subprocess.run([ROOT / "scripts" / name, "--nosuch"], capture_output=True, text=True, timeout=60)
+            self.assertEqual(wrong.returncode, 64)
+            self.assertIn("unknown flag --nosuch", wrong.stderr)
 
 
 if __name__ == "__main__":
