@@ -36,6 +36,8 @@ int fail_cluster(const std::string& text, int status) {
   return status;
 }
 
+constexpr std::uint32_t kQueuedOfOthers = 256;  // as many as connections
+
 jobs::Limits limits_from(const LimitsOfFile& given, jobs::Limits limits) {
   limits.slots = given.slots.value_or(limits.slots);
   limits.running = given.running.value_or(limits.running);
@@ -60,7 +62,9 @@ std::vector<std::string> groups_of(const std::string& user) {
 
 // All, then the groups of the user by name, then the user.
 jobs::Limits limits_of(const ClusterFile& file, const jobs::Owner& owner) {
-  jobs::Limits limits = limits_from(file.limits, {});
+  jobs::Limits limits;
+  if (!owner.of_cluster) limits.queued = kQueuedOfOthers;
+  limits = limits_from(file.limits, limits);
   if (!file.groups.empty()) {
     std::vector<std::string> groups = groups_of(owner.name);
     std::sort(groups.begin(), groups.end());

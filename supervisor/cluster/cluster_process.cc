@@ -2,6 +2,7 @@
 
 #include <pwd.h>
 #include <signal.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -17,6 +18,7 @@ namespace {
 
 constexpr double kSoonest_s = 0.005;
 constexpr double kLatest_s = 3600;
+constexpr rlim_t kOtherDescriptors = 512;               // than those of connections
 constexpr std::size_t kMaxJournalledBytes = 256 << 10;  // of a view or an answer of a policy from outside
 
 double unix_now_s() {
@@ -27,6 +29,17 @@ std::vector<jobs::HostLine> lines_of(const std::vector<launcher::Host>& hosts) {
   std::vector<jobs::HostLine> lines;
   for (const auto& host : hosts) lines.push_back({host.name, std::min(host.slots, kMaxSlotsOfHost), host.job});
   return lines;
+}
+
+// Connections that a process can have here: a system may allow fewer descriptors than the bound.
+ServerBounds server_bounds() {
+  ServerBounds bounds;
+  rlimit limit{};
+  if (::getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur > bounds.connections + kOtherDescriptors) return bounds;
+  bounds.connections = limit.rlim_cur / 2;
+  bounds.kept_connections = bounds.connections / 8;
+  bounds.connections_of_user = std::min(bounds.connections_of_user, bounds.connections / 4);
+  return bounds;
 }
 
 }  // namespace
@@ -79,7 +92,9 @@ Status ClusterProcess::open() {
   handlers.closed = [this](auto connection) {
     if (runs_.erase(connection) > 0) give(jobs::Disconnected{connection});
   };
-  auto server = ClusterServer::listen(io_, place_->directory(), options_.everyone, std::move(handlers));
+  launcher::raise_descriptor_limit();
+  auto server =
+      ClusterServer::listen(io_, place_->directory(), options_.everyone, std::move(handlers), server_bounds());
   if (!server.ok()) return server.error();
   server_ = std::move(*server);
   source_ = make_hosts_(growth_inputs());

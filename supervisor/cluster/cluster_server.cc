@@ -4,6 +4,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <asio/buffer.hpp>
 #include <asio/error.hpp>
 #include <asio/local/stream_protocol.hpp>
@@ -27,14 +28,26 @@ namespace {
 using ClusterSocket = asio::local::stream_protocol::socket;
 using ClusterAcceptor = asio::local::stream_protocol::acceptor;
 
-constexpr std::size_t kMaxConnections = 8192;
+using ServerClock = std::chrono::steady_clock;
+
 constexpr std::size_t kMaxBuffered = 64u << 20;  // the queue of 20,000 jobs fits
 constexpr std::chrono::seconds kSilence{10};     // of a peer that is no run
 constexpr std::chrono::milliseconds kAcceptAgain{50};
 
 class Connected;
 
+// Of one user, or without bounds: the cluster's own and root.
+struct UserAccount {
+  bool bounded = true;
+  std::size_t connections = 0;
+  double lines = 0;  // in the bucket; below 0: how far it is overdrawn
+  ServerClock::time_point filled = ServerClock::now();
+};
+
 struct ServerState {
+  explicit ServerState(const ServerBounds& given) : bounds(given) {}
+  ServerBounds bounds;
+  std::map<std::uint32_t, UserAccount> users;  // that are connected, or whose bucket is not full again
   ClusterServer::Handlers handlers;
   std::map<std::uint64_t, std::shared_ptr<Connected>> connected;
   bool closed = false;
@@ -43,7 +56,15 @@ struct ServerState {
 class Connected : public std::enable_shared_from_this<Connected> {
  public:
   Connected(std::uint64_t number, Peer peer, ClusterSocket socket, ServerState& state)
-      : number_(number), peer_(peer), socket_(std::move(socket)), silence_(socket_.get_executor()), state_(&state) {}
+      : number_(number),
+        peer_(peer),
+        socket_(std::move(socket)),
+        silence_(socket_.get_executor()),
+        delay_(socket_.get_executor()),
+        state_(&state),
+        bounded_(state.users[peer.uid].bounded) {
+    ++state.users[peer.uid].connections;
+  }
 
   void begin() {
     expire();
@@ -56,7 +77,8 @@ class Connected : public std::enable_shared_from_this<Connected> {
   void send(const std::string& line) {
     if (closing_ || state_ == nullptr) return;
     buffered_ += line.size() + 1;
-    if (buffered_ > kMaxBuffered) return drop(true);
+    charge(line.size());
+    if (buffered_ > (bounded_ ? state_->bounds.waiting_bytes + line.size() : kMaxBuffered)) return drop(true);
     lines_.push_back(line + "\n");
     if (lines_.size() == 1) write();
   }
@@ -70,9 +92,27 @@ class Connected : public std::enable_shared_from_this<Connected> {
     asio::error_code ignored;
     socket_.close(ignored);
     silence_.cancel();
+    delay_.cancel();
   }
 
  private:
+  UserAccount& user() { return state_->users[peer_.uid]; }
+
+  void charge(std::size_t bytes) {
+    if (bounded_) user().lines -= 1 + static_cast<double>(bytes) / static_cast<double>(state_->bounds.bytes_of_line);
+  }
+
+  // Seconds until the user may say something again.
+  double wait_s() {
+    if (!bounded_) return 0;
+    UserAccount& account = user();
+    const auto now = ServerClock::now();
+    const double passed_s = std::chrono::duration<double>(now - account.filled).count();
+    account.filled = now;
+    account.lines = std::min(state_->bounds.lines_at_once, account.lines + passed_s * state_->bounds.lines_per_s);
+    return account.lines >= 0 ? 0 : -account.lines / state_->bounds.lines_per_s;
+  }
+
   void expire() {
     if (kept_) return;
     silence_.expires_after(kSilence);
@@ -82,13 +122,30 @@ class Connected : public std::enable_shared_from_this<Connected> {
     });
   }
 
+  // One thing at a time: nothing is read while something waits to be sent, or the user has said too much.
   void read() {
+    if (reading_ || !lines_.empty()) return;
+    reading_ = true;
+    const double wait = wait_s();
+    if (wait <= 0) return read_line();
+    silence_.cancel();
+    delay_.expires_after(std::chrono::microseconds(static_cast<std::int64_t>(wait * 1e6) + 1));
+    delay_.async_wait([self = shared_from_this()](asio::error_code error) {
+      if (error || self->state_ == nullptr) return;
+      self->reading_ = false;
+      self->expire();
+      self->read();
+    });
+  }
+
+  void read_line() {
     asio::async_read_until(
-        socket_, asio::dynamic_buffer(input_, kMaxLineBytes), '\n',
+        socket_, asio::dynamic_buffer(input_, bounded_ ? state_->bounds.line_bytes : kMaxLineBytes), '\n',
         [self = shared_from_this()](asio::error_code error, std::size_t length) { self->take(error, length); });
   }
 
   void take(asio::error_code error, std::size_t length) {
+    reading_ = false;
     if (state_ == nullptr || closing_) return;
     if (error == asio::error::not_found) {
       send(R"({"ok":false,"status":78,"text":"the line is too long"})");
@@ -98,6 +155,7 @@ class Connected : public std::enable_shared_from_this<Connected> {
     const std::string line = input_.substr(0, length - 1);
     input_.erase(0, length);
     expire();
+    charge(length);
     state_->handlers.line(number_, peer_, line);
     if (state_ != nullptr && !closing_) read();
   }
@@ -119,7 +177,8 @@ class Connected : public std::enable_shared_from_this<Connected> {
     buffered_ -= lines_.front().size();
     lines_.pop_front();
     if (!lines_.empty()) return write();
-    if (closing_) drop(false);
+    if (closing_) return drop(false);
+    read();
   }
 
   void drop(bool tell) {
@@ -128,6 +187,8 @@ class Connected : public std::enable_shared_from_this<Connected> {
     asio::error_code ignored;
     socket_.close(ignored);
     silence_.cancel();
+    delay_.cancel();
+    --state.users[peer_.uid].connections;
     const auto self = shared_from_this();
     state.connected.erase(number_);
     if (tell && !closing_) state.handlers.closed(number_);
@@ -137,7 +198,10 @@ class Connected : public std::enable_shared_from_this<Connected> {
   Peer peer_;
   ClusterSocket socket_;
   asio::steady_timer silence_;
+  asio::steady_timer delay_;
   ServerState* state_;
+  const bool bounded_;
+  bool reading_ = false;  // or waiting until it may
   std::string input_;
   std::deque<std::string> lines_;
   std::size_t buffered_ = 0;
@@ -145,17 +209,16 @@ class Connected : public std::enable_shared_from_this<Connected> {
   bool closing_ = false;
 };
 
-std::optional<Peer> peer_of(int socket) {
-  ucred found{};
-  socklen_t length = sizeof found;
-  if (::getsockopt(socket, SOL_SOCKET, SO_PEERCRED, &found, &length) != 0) return std::nullopt;
-  return Peer{found.uid, found.pid};
-}
-
 class UnixClusterServer final : public ClusterServer {
  public:
-  UnixClusterServer(asio::io_context& io, std::string path, ClusterAcceptor acceptor, bool everyone, Handlers handlers)
-      : path_(std::move(path)), acceptor_(std::move(acceptor)), pause_(io), everyone_(everyone) {
+  UnixClusterServer(asio::io_context& io, std::string path, ClusterAcceptor acceptor, bool everyone, Handlers handlers,
+                    const ServerBounds& bounds, WhoIs who_is)
+      : path_(std::move(path)),
+        acceptor_(std::move(acceptor)),
+        pause_(io),
+        everyone_(everyone),
+        who_is_(std::move(who_is)),
+        state_(bounds) {
     state_.handlers = std::move(handlers);
     accept();
   }
@@ -200,19 +263,42 @@ class UnixClusterServer final : public ClusterServer {
   }
 
   void welcome(ClusterSocket socket) {
-    const auto peer = peer_of(socket.native_handle());
-    if (!peer || state_.connected.size() >= kMaxConnections) return;
-    if (!everyone_ && peer->uid != ::geteuid() && peer->uid != 0) return;
+    const auto peer = who_is_(socket.native_handle());
+    if (!peer || !has_place_for(*peer)) return;
     const std::uint64_t number = ++last_;
     const auto one = std::make_shared<Connected>(number, *peer, std::move(socket), state_);
     state_.connected[number] = one;
     one->begin();
   }
 
+  bool has_place_for(const Peer& peer) {
+    const bool is_own = peer.uid == ::geteuid() || peer.uid == 0;
+    if (!everyone_ && !is_own) return false;
+    const ServerBounds& bounds = state_.bounds;
+    const std::size_t places = bounds.connections - (is_own ? 0 : bounds.kept_connections);
+    if (state_.connected.size() >= places) return false;
+    forget_idle_users();
+    const auto [user, is_new] = state_.users.try_emplace(peer.uid);
+    if (is_new) user->second.lines = bounds.lines_at_once;
+    user->second.bounded = !is_own;
+    return is_own || user->second.connections < bounds.connections_of_user;
+  }
+
+  // A user who is not connected is forgotten when the bucket is full again.
+  void forget_idle_users() {
+    const auto now = ServerClock::now();
+    std::erase_if(state_.users, [&](const auto& entry) {
+      const UserAccount& user = entry.second;
+      const double filled_s = std::chrono::duration<double>(now - user.filled).count();
+      return user.connections == 0 && user.lines + filled_s * state_.bounds.lines_per_s >= state_.bounds.lines_at_once;
+    });
+  }
+
   std::string path_;
   ClusterAcceptor acceptor_;
   asio::steady_timer pause_;
   bool everyone_;
+  WhoIs who_is_;
   std::shared_ptr<bool> alive_ = std::make_shared<bool>(true);
   ServerState state_;
   std::uint64_t last_ = 0;
@@ -224,8 +310,16 @@ Error cannot_serve(const std::string& path, const std::string& why) {
 
 }  // namespace
 
+std::optional<Peer> peer_of(int socket) {
+  ucred found{};
+  socklen_t length = sizeof found;
+  if (::getsockopt(socket, SOL_SOCKET, SO_PEERCRED, &found, &length) != 0) return std::nullopt;
+  return Peer{found.uid, found.pid};
+}
+
 Result<std::unique_ptr<ClusterServer>> ClusterServer::listen(asio::io_context& io, const std::string& directory,
-                                                             bool everyone, Handlers handlers) {
+                                                             bool everyone, Handlers handlers, ServerBounds bounds,
+                                                             WhoIs who_is) {
   const std::string path = directory + "/" + kClusterSocketName;
   auto address = ClusterAddress::of(directory);
   if (!address.ok()) return address.error();
@@ -239,8 +333,8 @@ Result<std::unique_ptr<ClusterServer>> ClusterServer::listen(asio::io_context& i
   }
   acceptor.listen(asio::socket_base::max_listen_connections, error);
   if (error) return cannot_serve(path, error.message());
-  return std::unique_ptr<ClusterServer>(
-      std::make_unique<UnixClusterServer>(io, path, std::move(acceptor), everyone, std::move(handlers)));
+  return std::unique_ptr<ClusterServer>(std::make_unique<UnixClusterServer>(
+      io, path, std::move(acceptor), everyone, std::move(handlers), bounds, std::move(who_is)));
 }
 
 }  // namespace elastictrain::cluster

@@ -1,6 +1,11 @@
 // Purpose: the Unix socket of a cluster: who connects (as the kernel says), and lines of bounded length in both
 // directions. It knows no meaning of a line.
 //
+// Nothing more is read from a peer for whom something waits to be sent. What users other than the cluster's own and
+// root may have is bounded for each of them: connections, the length of a line, bytes that wait, and lines a second, by
+// a bucket that lines and answers empty by their length; over it reading is delayed, and nobody is refused for it.
+// Places are kept for the cluster's user and root.
+//
 // Ownership: owns the connections; a handler is not called after it was closed. Thread: the io_context's. Errors: a
 // peer that sends too long a line, does not say anything in time, or does not read is dropped.
 #pragma once
@@ -9,6 +14,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "supervisor/protocol/result.h"
@@ -19,9 +25,24 @@ struct Peer {
   std::uint32_t uid = 0;
   std::int64_t pid = 0;
 };
+// As the kernel says.
+std::optional<Peer> peer_of(int socket);
+
+struct ServerBounds {
+  std::size_t connections = 8192;
+  std::size_t kept_connections = 1024;  // of these, for the cluster's user and root
+  // Of one other user:
+  std::size_t connections_of_user = 256;
+  std::size_t line_bytes = 128u << 10;
+  std::size_t waiting_bytes = 8u << 20;  // on one connection, before it is dropped
+  double lines_per_s = 200;
+  double lines_at_once = 400;
+  std::size_t bytes_of_line = 4096;  // longer lines, and answers, count as several
+};
 
 class ClusterServer {
  public:
+  using WhoIs = std::function<std::optional<Peer>(int socket)>;
   struct Handlers {
     std::function<void(std::uint64_t connection, const Peer& peer, const std::string& line)> line;
     std::function<void(std::uint64_t connection)> closed;
@@ -36,7 +57,8 @@ class ClusterServer {
   virtual std::size_t connections() const = 0;
 
   static Result<std::unique_ptr<ClusterServer>> listen(asio::io_context& io, const std::string& directory,
-                                                       bool everyone, Handlers handlers);
+                                                       bool everyone, Handlers handlers, ServerBounds bounds = {},
+                                                       WhoIs who_is = peer_of);
 };
 
 }  // namespace elastictrain::cluster

@@ -1,0 +1,168 @@
+// What one user of a cluster's socket can take from the others.
+#include "supervisor/cluster/cluster_server.h"
+
+#include <doctest/doctest.h>
+#include <poll.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <chrono>
+#include <deque>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "supervisor/cluster/cluster_place.h"
+#include "tests/support/temporary_directory.h"
+
+namespace elastictrain::cluster {
+namespace {
+
+using namespace std::chrono_literals;
+
+constexpr std::uint32_t kEve = 4001, kBob = 4002;
+
+struct Peers {
+  ~Peers() {
+    for (const int socket : sockets) ::close(socket);
+  }
+  std::vector<int> sockets;
+};
+
+// A server that takes each connection for one of the user who comes next.
+class Server {
+ public:
+  explicit Server(ServerBounds bounds = {}) {
+    ClusterServer::Handlers handlers;
+    handlers.line = [this](std::uint64_t connection, const Peer& peer, const std::string& line) {
+      ++lines[peer.uid];
+      if (line == "keep") server->keep(connection);
+      if (!answer.empty()) server->send(connection, answer);
+    };
+    handlers.closed = [](std::uint64_t) {};
+    const auto who_is = [this](int) {
+      const Peer peer{next.front(), 1};
+      next.pop_front();
+      return std::optional<Peer>(peer);
+    };
+    auto made = ClusterServer::listen(io, directory.path, true, std::move(handlers), bounds, who_is);
+    REQUIRE(made.ok());
+    server = std::move(*made);
+  }
+
+  int connect(std::uint32_t user) {
+    next.push_back(user);
+    const int socket = ::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    auto address = ClusterAddress::of(directory.path);
+    REQUIRE(address.ok());
+    REQUIRE(::connect(socket, address->generic(), sizeof address->address) == 0);
+    peers.sockets.push_back(socket);
+    run_until([this] { return next.empty(); });
+    return socket;
+  }
+  void say(int socket, const std::string& text) {
+    for (std::size_t sent = 0; sent < text.size();) {
+      const ssize_t count = ::send(socket, text.data() + sent, text.size() - sent, MSG_NOSIGNAL);
+      if (count > 0) sent += static_cast<std::size_t>(count);
+      if (count < 0 && errno != EAGAIN) return;
+      io.poll();
+      if (count < 0 && ++full > 100) return;
+    }
+  }
+  static bool is_closed(int socket) {
+    char byte;
+    return ::recv(socket, &byte, 1, MSG_DONTWAIT | MSG_PEEK) == 0;
+  }
+  bool run_until(const std::function<bool()>& done) {
+    const auto deadline = std::chrono::steady_clock::now() + 10s;
+    while (!done() && std::chrono::steady_clock::now() < deadline) io.run_one_for(10ms);
+    return done();
+  }
+
+  test::TemporaryDirectory directory;
+  asio::io_context io;
+  std::deque<std::uint32_t> next;
+  std::map<std::uint32_t, int> lines;
+  std::string answer;
+  int full = 0;  // times that a socket took nothing more
+  Peers peers;
+  std::unique_ptr<ClusterServer> server;
+};
+
+TEST_CASE("one user has so many connections, all others together leave places for the cluster's own user and root") {
+  ServerBounds bounds;
+  bounds.connections = 8;
+  bounds.kept_connections = 3;
+  bounds.connections_of_user = 4;
+  Server server(bounds);
+  for (int i = 0; i < 6; ++i) server.connect(kEve);
+  CHECK(server.server->connections() == 4);
+  server.connect(kBob);
+  CHECK(server.server->connections() == 5);
+  CHECK(Server::is_closed(server.connect(kBob)));
+  for (int i = 0; i < 3; ++i) CHECK_FALSE(Server::is_closed(server.connect(::geteuid())));
+  CHECK(Server::is_closed(server.connect(::geteuid())));
+  ::shutdown(server.peers.sockets.front(), SHUT_RDWR);
+  CHECK(server.run_until([&] { return server.server->connections() == 7; }));
+  CHECK_FALSE(Server::is_closed(server.connect(0)));
+}
+
+TEST_CASE("nothing is read from a peer that does not read its answer") {
+  for (const std::uint32_t user : {kEve, static_cast<std::uint32_t>(::geteuid())}) {
+    Server server;
+    server.answer = std::string(4u << 20, 'a');
+    const int socket = server.connect(user);
+    std::string requests;
+    for (int i = 0; i < 1000; ++i) requests += "queue\n";
+    server.say(socket, requests);
+    server.io.run_for(100ms);
+    CHECK(server.lines[user] == 1);
+  }
+}
+
+TEST_CASE("who says too much is read later, and others are read at once") {
+  ServerBounds bounds;
+  bounds.lines_at_once = 50;
+  bounds.lines_per_s = 0.001;
+  Server server(bounds);
+  std::string flood;
+  for (int i = 0; i < 10'000; ++i) flood += "x\n";
+  for (int i = 0; i < 4; ++i) server.say(server.connect(kEve), flood);
+  server.say(server.connect(kBob), "x\nx\n");
+  server.say(server.connect(::geteuid()), flood);
+  CHECK(server.run_until([&] { return server.lines[::geteuid()] == 10'000; }));
+  CHECK(server.lines[kBob] == 2);
+  CHECK(server.lines[kEve] <= 60);
+  CHECK(server.lines[kEve] >= 40);
+}
+
+TEST_CASE("a delay ends, and nothing is lost") {
+  ServerBounds bounds;
+  bounds.lines_at_once = 10;
+  bounds.lines_per_s = 1000;
+  Server server(bounds);
+  std::string flood;
+  for (int i = 0; i < 300; ++i) flood += "x\n";
+  server.say(server.connect(kEve), flood);
+  CHECK(server.run_until([&] { return server.lines[kEve] == 300; }));
+}
+
+TEST_CASE("long lines and answers count as several, and a line of another user has its own bound") {
+  ServerBounds bounds;
+  bounds.lines_at_once = 50;
+  bounds.lines_per_s = 0.001;
+  Server server(bounds);
+  const std::string line = std::string(40'000, 'x') + "\n";
+  std::string flood;
+  for (int i = 0; i < 20; ++i) flood += line;
+  server.say(server.connect(kEve), flood);
+  server.io.run_for(100ms);
+  CHECK(server.lines[kEve] == 5);  // ten and a half each
+  const int socket = server.connect(kBob);
+  server.say(socket, std::string(200'000, 'x'));
+  CHECK(server.run_until([&] { return server.server->connections() == 1; }));
+}
+
+}  // namespace
+}  // namespace elastictrain::cluster
