@@ -6,10 +6,12 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cctype>
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
+#include <filesystem>
 #include <utility>
 
 #include "supervisor/control/control_client.h"
@@ -46,15 +48,19 @@ Status make_parents(const std::string& path) {
   return {};
 }
 
+Status require_ours(const std::string& path) {
+  struct stat found {};
+  if (::lstat(path.c_str(), &found) != 0) return io_failure("look at", path);
+  if (S_ISDIR(found.st_mode) && found.st_uid == ::geteuid()) return {};
+  return Error{ErrorCode::kRefused, path + " is not a directory that you own; remove it or set ELASTICTRAIN_STATE_DIR"};
+}
+
 Status make_private(const std::string& path) {
   if (Status made = make_parents(path); !made.ok()) return made;
   if (::mkdir(path.c_str(), kOwnerOnly) != 0 && errno != EEXIST) return io_failure("make", path);
+  if (Status ours = require_ours(path); !ours.ok()) return ours;
   struct stat found {};
   if (::lstat(path.c_str(), &found) != 0) return io_failure("look at", path);
-  if (!S_ISDIR(found.st_mode) || found.st_uid != ::geteuid()) {
-    return Error{ErrorCode::kRefused,
-                 path + " is not a directory that you own; remove it or set ELASTICTRAIN_STATE_DIR"};
-  }
   if ((found.st_mode & 0777) != kOwnerOnly && ::chmod(path.c_str(), kOwnerOnly) != 0)
     return io_failure("protect", path);
   return {};
@@ -116,6 +122,25 @@ Result<RunDirectory> RunDirectory::claim(const std::string& path) {
   }
   record_place(path);
   return directory;
+}
+
+Status RunDirectory::may_claim(const std::string& path) {
+  std::string existing = path;
+  while (existing.size() > 1 && ::access(existing.c_str(), F_OK) != 0 && errno == ENOENT) {
+    existing.resize(std::max<std::size_t>(existing.rfind('/'), 1));
+  }
+  if (existing != path) {
+    const bool is_directory = std::filesystem::is_directory(existing);
+    if (!is_directory) errno = ENOTDIR;
+    if (is_directory && ::access(existing.c_str(), W_OK | X_OK) == 0) return {};
+    return io_failure("make", path);
+  }
+  if (Status ours = require_ours(path); !ours.ok()) return ours;
+  const int lock = ::open((path + "/lock").c_str(), O_RDWR | O_CLOEXEC | O_NOFOLLOW);
+  const bool is_held = lock >= 0 && ::flock(lock, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK;
+  if (lock >= 0) ::close(lock);
+  if (is_held || control::is_live(path)) return lives(path);
+  return {};
 }
 
 RunDirectory::~RunDirectory() {

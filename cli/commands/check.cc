@@ -8,16 +8,20 @@
 #include <memory>
 
 #include "cli/commands/check_hosts.h"
+#include "cli/commands/check_verdict.h"
 #include "cli/commands/checkpoint_claim.h"
 #include "cli/commands/checkpoint_place.h"
+#include "cli/commands/cluster_client.h"
 #include "cli/commands/command.h"
 #include "cli/commands/exit_code.h"
 #include "cli/commands/gpu_report.h"
+#include "cli/commands/live_run.h"
 #include "cli/commands/mpi_plan.h"
 #include "cli/commands/resume.h"
 #include "cli/commands/run_flags.h"
 #include "cli/commands/run_parts.h"
 #include "cli/commands/script_check.h"
+#include "cli/commands/torch_check.h"
 #include "cli/config/contradictions.h"
 #include "cli/config/key_value.h"
 #include "cli/config/schema.h"
@@ -27,6 +31,7 @@
 #include "cli/output/protection.h"
 #include "cli/output/table.h"
 #include "launcher/build_id.h"
+#include "supervisor/protocol/duration_text.h"
 #include "supervisor/run_directory.h"
 
 namespace elastictrain::cli {
@@ -77,16 +82,13 @@ std::string render_deadlines(const RunConfig& config) {
   return table.render();
 }
 
-std::string count_of(std::uint64_t number, const std::string& what) {
-  return std::to_string(number) + " " + what + (number == 1 ? "" : "s");
-}
-
 bool is_our_build(const std::string& version) {
   return version == ELASTICTRAIN_VERSION || version == launcher::build_id();
 }
 
 std::string remark(const HostReport& report) {
-  if (!report.reached) return report.problem;
+  if (!report.obstacle().empty()) return report.obstacle();
+  if (!report.missing_file.empty()) return report.missing_file;
   if (!is_our_build(report.binary_version)) return "has another version: " + report.binary_version;
   if (std::abs(report.clock_difference_s) > kClockLimit_s)
     return "its clock differs from ours; times in logs will not match";
@@ -131,41 +133,26 @@ std::string render_mpi(const RunConfig& config, const RunPlan& plan) {
 Result<std::vector<launcher::Host>> discover(const RunConfig& config, const RunPlan& plan) {
   asio::io_context io;
   const auto source = make_host_source(io, config, plan);
-  Result<std::vector<launcher::Host>> found = Error{ErrorCode::kTimeout, "hosts.discover gave no answer"};
+  const std::chrono::milliseconds limit(config.timeouts.start_ms);
+  Result<std::vector<launcher::Host>> found =
+      Error{ErrorCode::kTimeout, "hosts.discover gave no answer within " + protocol::duration_text(limit)};
   source->poll([&](Result<std::vector<launcher::Host>> hosts) {
     found = std::move(hosts);
     io.stop();
   });
-  io.run_for(std::chrono::seconds(30));
+  io.run_for(limit);
   return found;
 }
 
-// The last line: whether the run can start, and if not, why.
-int conclude(const std::vector<HostReport>& reports, const Status& checkpoints, bool all_local) {
-  std::vector<std::string> problems;
-  std::uint64_t slots = 0;
-  for (const HostReport& report : reports) {
-    slots += report.reached ? report.slots : 0;
-    if (!report.reached) problems.push_back("host " + report.host + " cannot be used: " + report.problem);
-  }
-  int status = problems.empty() && !reports.empty() ? kExitSuccess : kExitUnavailable;
-  if (reports.empty()) problems.push_back("there is no host");
-  if (!checkpoints.ok() && all_local) {
-    problems.push_back(checkpoints.error().message);
-    status = kExitCannotCreate;
-  } else if (!checkpoints.ok()) {
-    std::cout << "warning: on this machine " << checkpoints.error().message << "\n";
-  }
-  for (const std::string& problem : problems) std::cout << "problem: " << problem << "\n";
-  std::cout << "verdict: "
-            << (status == kExitSuccess
-                    ? "good, " + count_of(reports.size(), "host") + " with " + count_of(slots, "slot")
-                    : "the run cannot start like this: " + count_of(problems.size(), "problem"))
-            << std::endl;
-  return status;
+int conclude(const CheckFindings& findings) {
+  const CheckVerdict verdict = verdict_on(findings);
+  for (const std::string& warning : verdict.warnings) std::cout << "warning: " << warning << "\n";
+  for (const std::string& problem : verdict.problems) std::cout << "problem: " << problem << "\n";
+  std::cout << "verdict: " << verdict.text << std::endl;
+  return verdict.status;
 }
 
-Status check_checkpoints(const CheckpointConfig& checkpoint, const RunPlan& plan) {
+Status look_at_checkpoints(const CheckpointConfig& checkpoint, const RunPlan& plan) {
   if (checkpoint.directory.empty()) return {};
   const std::string& run = plan.settings.run_name;
   const std::string directory = with_run_name(checkpoint.directory, run);
@@ -177,7 +164,39 @@ Status check_checkpoints(const CheckpointConfig& checkpoint, const RunPlan& plan
                     .adopts = checkpoint.adopt});
 }
 
-int check_plan(const LoadedConfig& loaded, RunPlan plan, bool show_all) {
+Status look_at_run_directory(const RunPlan& plan) {
+  const auto directory = run_directory_of(plan.settings.run_name);
+  return directory.ok() ? RunDirectory::may_claim(*directory) : Status(directory.error());
+}
+
+// What ends a run before it asks a host. Directories of other machines are looked at by their workers.
+std::vector<Obstacle> look_here(const RunConfig& config, const RunPlan& plan, bool with_torch) {
+  std::vector<Obstacle> found;
+  const auto add = [&found](const Status& looked) {
+    if (!looked.ok()) found.push_back({looked.error().message, status_of_start(looked.error())});
+  };
+  if (with_torch) add(check_torch_package(config.command));
+  add(look_at_run_directory(plan));
+  add(try_log_directory(config.log.directory));
+  const Status checkpoints = look_at_checkpoints(config.checkpoint, plan);
+  if (plan.all_local) add(checkpoints);
+  if (!plan.all_local && !checkpoints.ok())
+    std::cout << "warning: on this machine " << checkpoints.error().message << "\n";
+  if (!config.cluster.empty()) {
+    const ClusterAnswer answer = ask_cluster(config.cluster, {{"command", "status"}});
+    if (answer.status != 0) found.push_back({answer.text, kExitUnavailable});
+  }
+  return found;
+}
+
+void print_reports(const std::vector<HostReport>& reports, const RunConfig& config) {
+  std::cout << render_reports(reports) << "\n"
+            << render_networks(reports) << "\n"
+            << render_gpus(reports) << render_worker_settings(reports, config.network.interface)
+            << render_differences(reports) << render_shortages(reports);
+}
+
+int check_plan(const LoadedConfig& loaded, RunPlan plan, bool show_all, bool with_torch) {
   std::cout << render_settings(loaded, plan, show_all) << "\n"
             << render_sizes(plan.settings) << describe_protection(loaded.config.network) << "\n"
             << (plan.allocation ? describe_allocation(loaded.config, plan) + "\n" : "")
@@ -192,16 +211,20 @@ int check_plan(const LoadedConfig& loaded, RunPlan plan, bool show_all) {
     }
     plan.hosts = std::move(*hosts);
   }
-  const auto reports = check_hosts(loaded.config, plan);
+  const RunConfig& config = loaded.config;
+  CheckFindings findings{.here = look_here(config, plan, with_torch),
+                         .min_workers = plan.settings.min_workers,
+                         .start_workers = plan.settings.start_workers};
+  findings.hosts_come_later = !config.hosts.endpoint.empty() || !config.hosts.expand.empty() || !config.cluster.empty();
+  if (!config.cluster.empty()) return conclude(findings);
+  auto reports = check_hosts(config, plan);
   if (!reports.ok()) {
     std::cerr << "elastictrain check: " << reports.error().message << "\n";
-    return reports.error().code == ErrorCode::kInvalid ? kExitConfig : kExitUnavailable;
+    return status_of_start(reports.error());
   }
-  std::cout << render_reports(*reports) << "\n"
-            << render_networks(*reports) << "\n"
-            << render_gpus(*reports) << render_worker_settings(*reports, loaded.config.network.interface)
-            << render_differences(*reports) << render_shortages(*reports);
-  return conclude(*reports, check_checkpoints(loaded.config.checkpoint, plan), plan.all_local);
+  print_reports(*reports, config);
+  findings.hosts = std::move(*reports);
+  return conclude(findings);
 }
 
 int check_command(const RunFlags& flags, const std::vector<std::string>& program, bool show_all) {
@@ -215,9 +238,9 @@ int check_command(const RunFlags& flags, const std::vector<std::string>& program
   const auto& good = std::get<LoadedConfig>(loaded);
   auto plan =
       make_plan(good.config, {environment, std::filesystem::current_path(ignored).string(), "check", environment});
-  if (plan.ok()) return check_plan(good, std::move(*plan), show_all);
+  if (plan.ok()) return check_plan(good, std::move(*plan), show_all, flags.torch);
   std::cerr << "elastictrain check: " << plan.error().message << "\n";
-  return plan.error().code == ErrorCode::kNoInput ? kExitNoInput : kExitConfig;
+  return status_of_start(plan.error());
 }
 
 int print_page(const std::string& page) {

@@ -10,6 +10,7 @@
 #include <optional>
 
 #include "cli/commands/run_parts.h"
+#include "cli/config/text.h"
 #include "cli/output/figures.h"
 #include "launcher/build_id.h"
 #include "supervisor/protocol/codec.h"
@@ -33,6 +34,16 @@ double seconds_between(Clock::time_point from, Clock::time_point to) {
 std::int64_t wall_clock_us() {
   return std::chrono::duration_cast<std::chrono::microseconds>(std::chrono::system_clock::now().time_since_epoch())
       .count();
+}
+
+// That the built-in trainer reads.
+std::vector<std::string> files_of(const RunConfig& config) {
+  std::vector<std::string> files;
+  if (!config.use_trainer) return files;
+  for (const std::string& list : {config.trainer.train, config.trainer.test}) {
+    for (std::string& file : split(list, ',')) files.push_back(std::move(file));
+  }
+  return files;
 }
 
 class HostCheck {
@@ -116,7 +127,8 @@ class HostCheck {
     attempt.asked = Clock::now();
     attempt.asked_wall_us = wall_clock_us();
     connection.send(protocol::encode_frame(protocol::AgentDown(protocol::CheckHost{
-        plan_.program.environment, std::min<std::uint64_t>(config_.timeouts.start_ms / 2, kLongestProbe_ms)})));
+        plan_.program.environment, std::min<std::uint64_t>(config_.timeouts.start_ms / 2, kLongestProbe_ms),
+        plan_.program.argv, plan_.program.working_directory, files_of(config_)})));
   }
 
   Attempt* find(const transport::FrameConnection& connection) {
@@ -140,6 +152,10 @@ class HostCheck {
     report.addresses = facts.addresses;
     report.interface_problem = facts.interface_problem;
     report.nccl_interface = facts.nccl_interface;
+    report.program_problem = facts.program_problem;
+    report.program_status = facts.program_status;
+    report.missing_file = facts.missing_file;
+    report.interpreter = facts.interpreter;
     report.accelerators.problem = "its agent did not report which libraries programs can load";
     report.round_trip_s = seconds_between(attempt->asked, Clock::now());
     const double middle_us = static_cast<double>(attempt->asked_wall_us) + report.round_trip_s * 5e5;

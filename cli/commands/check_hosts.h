@@ -25,11 +25,21 @@ struct HostReport {
   std::string interface;               // the one that carries the data plane
   std::vector<std::string> addresses;  // of the data plane
   std::string interface_problem;
-  std::string nccl_interface;  // value of NCCL_SOCKET_IFNAME for workers
+  std::string nccl_interface;   // value of NCCL_SOCKET_IFNAME for workers
+  std::string program_problem;  // why the program cannot be started there
+  int program_status = 0;       // 126 or 127, if it is the program itself
+  std::string missing_file;     // what the program would not find there
+  std::string interpreter;      // of a Python program
   std::string connected_from;
   double start_s = 0;  // from the launch until the agent connected
   double round_trip_s = 0;
   double clock_difference_s = 0;  // of the host relative to ours; exact to half a round trip
+
+  // Why no worker can be started there; empty: nothing is known to be wrong.
+  const std::string& obstacle() const {
+    if (!problem.empty()) return problem;
+    return interface_problem.empty() ? program_problem : interface_problem;
+  }
 };
 
 Result<std::vector<HostReport>> check_hosts(const RunConfig& config, const RunPlan& plan);

@@ -35,6 +35,15 @@ int try_to_write(const fs::path& directory) {
 
 }  // namespace
 
+Status try_log_directory(const std::string& directory) {
+  std::error_code ignored;
+  if (directory.empty() || fs::is_directory(directory, ignored)) return {};
+  const fs::path place = nearest_existing(fs::absolute(directory, ignored));
+  const int failed = fs::is_directory(place, ignored) ? try_to_write(place) : ENOTDIR;
+  if (failed == 0) return {};
+  return Error{ErrorCode::kIo, "log.directory " + directory + " cannot be created: " + std::strerror(failed)};
+}
+
 Status try_checkpoint_directory(const std::string& directory) {
   std::error_code ignored;
   const fs::path place = nearest_existing(fs::absolute(directory, ignored));

@@ -1,5 +1,5 @@
-// Purpose: whether checkpoints can be written where the configuration says, tried on this machine before a run needs
-// it. Thread: any. Errors: kIo, with the directory, the system's reason and what to do.
+// Purpose: whether checkpoints and logs can be written where the configuration says, tried on this machine before a run
+// needs it. Thread: any. Errors: kIo, with the directory, the system's reason and what to do.
 #pragma once
 
 #include <optional>
@@ -9,6 +9,9 @@
 #include "supervisor/protocol/result.h"
 
 namespace elastictrain::cli {
+
+// log.directory, which need not exist yet. Empty: there is none.
+Status try_log_directory(const std::string& directory);
 
 // Writes a file there and removes it. Makes no directory: of one that does not exist yet, the nearest existing
 // directory above it must be writable.

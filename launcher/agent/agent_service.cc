@@ -16,6 +16,7 @@
 #include "launcher/agent/machine_key.h"
 #include "launcher/agent/machine_layout.h"
 #include "launcher/agent/null_streams.h"
+#include "launcher/agent/program_facts.h"
 #include "launcher/agent/questions.h"
 #include "launcher/agent_marker.h"
 #include "launcher/build_id.h"
@@ -210,6 +211,12 @@ void AgentService::on(const CheckHost& order) {
       value_of(with_nccl_settings(merge_environment(own_environment(), order.environment), bootstrap_.interface, ""),
                "NCCL_SOCKET_IFNAME")
           .value_or("");
+  const ProgramFacts program = program_facts(order.argv, merge_environment(own_environment(), order.environment),
+                                             order.working_directory, order.files);
+  facts.program_problem = program.problem;
+  facts.program_status = program.exit_status;
+  facts.missing_file = program.missing_file;
+  facts.interpreter = program.interpreter;
   link_.send(facts);
   probe_accelerators(io_, self_path_, order.environment, Milliseconds(order.time_limit_ms),
                      [this](AcceleratorFacts found) { link_.send(found); });

@@ -163,7 +163,11 @@ struct HostFacts {
   std::string interface;               // the one that carries the data plane
   std::vector<std::string> addresses;  // of the data plane
   std::string interface_problem;
-  std::string nccl_interface;  // value of NCCL_SOCKET_IFNAME for workers
+  std::string nccl_interface;       // value of NCCL_SOCKET_IFNAME for workers
+  std::string program_problem;      // why the program cannot be started here
+  std::int32_t program_status = 0;  // as in WorkerSpawnFailed
+  std::string missing_file;         // what the program would not find, and why it ends then
+  std::string interpreter;          // of a Python program: its path behind all links, with its environment's version
 };
 
 // This host is about to go away (its probe reports it, or the agent got TERM): its workers should leave.
@@ -217,11 +221,14 @@ struct SupervisorHeartbeat {
   std::uint64_t sequence = 0;
   std::uint64_t acknowledged_report = 0;
 };
-// `environment` is added to the agent's own as for a worker. Answered by HostFacts, and by AcceleratorFacts within
-// `time_limit_ms`.
+// `environment` is added to the agent's own as for a worker, which would run `argv` in `working_directory` and read
+// `files`. Answered by HostFacts, and by AcceleratorFacts within `time_limit_ms`.
 struct CheckHost {
   std::vector<std::string> environment;
   std::uint64_t time_limit_ms = 0;
+  std::vector<std::string> argv;
+  std::string working_directory;
+  std::vector<std::string> files;
 };
 // `worker` seems to hang. Answered by AgentAnswer within `time_limit_ms` with what is available by then, or not at all.
 struct AskAgent {

@@ -94,7 +94,8 @@ ET_FIELDS(GpuFacts, m.name, m.memory_bytes, m.major, m.minor, m.bus_id)
 ET_FIELDS(AcceleratorFacts, m.problem, m.driver, m.driver_problem, m.gpus, m.peer_access, m.nvrtc_problem, m.cublas,
           m.cublas_problem, m.nccl_version, m.nccl, m.nccl_problem, m.mpi, m.mpi_problem, m.shared_memory_free_bytes)
 ET_FIELDS(HostFacts, m.binary_version, m.cores, m.memory_bytes, m.gpus, m.wall_clock_us, m.kernel_driver, m.interface,
-          m.addresses, m.interface_problem, m.nccl_interface)
+          m.addresses, m.interface_problem, m.nccl_interface, m.program_problem, m.program_status, m.missing_file,
+          m.interpreter)
 ET_FIELDS(HostNotice, m.reason)
 ET_FIELDS(AgentAnswer, m.question, m.worker, m.lines)
 
@@ -104,7 +105,7 @@ ET_FIELDS(StopWorker, m.worker, m.grace_ms)
 ET_FIELDS(ToWorkers, m.workers, m.message)
 ET_FIELDS(StopAgent, m.grace_ms)
 ET_FIELDS(SupervisorHeartbeat, m.sequence, m.acknowledged_report)
-ET_FIELDS(CheckHost, m.environment, m.time_limit_ms)
+ET_FIELDS(CheckHost, m.environment, m.time_limit_ms, m.argv, m.working_directory, m.files)
 ET_FIELDS(AskAgent, m.question, m.worker, m.time_limit_ms)
 ET_FIELDS(KeepWarm, m.worker)
 ET_FIELDS(EndWarm, m.worker)
