@@ -45,6 +45,7 @@ AgentTableOptions agent_options(const SupervisorOptions& options) {
   agents.bootstrap.interface = options.interface;
   agents.bootstrap.notice_probe = options.notice_probe;
   agents.bootstrap.notice_probe_ms = options.notice_probe.empty() ? 0 : options.notice_probe_ms;
+  agents.bootstrap.usr1_is_notice = options.usr1_drains;
   agents.bootstrap.keep_warm_ms = options.keep_warm_ms;
   agents.bootstrap.keep_warm_percent = options.keep_warm_percent;
   agents.bootstrap.preload = options.preload;

@@ -429,6 +429,7 @@ Result<RunPlan> make_plan(const RunConfig& config, const PlanInputs& inputs) {
   auto environment = user_environment(config, inputs.environment);
   if (!environment.ok()) return environment.error();
   plan.program.environment = std::move(*environment);
+  if (plan.usr1_drains) plan.program.environment.emplace_back("ELASTICTRAIN_USR1=notice");
   if (const std::string bind = binding(config); bind != "none") {
     plan.program.environment.push_back("ELASTICTRAIN_CPU_BIND=" + bind);
   }

@@ -43,7 +43,8 @@ void ignore_signals() {
   ::signal(SIGHUP, SIG_IGN);
   ::signal(SIGPIPE, SIG_IGN);
   ::signal(SIGCHLD, SIG_DFL);
-  // MPICH's launcher notifies every rank in this way that another one has ended.
+  // MPICH's launcher notifies every rank in this way that another one has ended. Where it is a notice, the service
+  // handles it.
   ::signal(SIGUSR1, SIG_IGN);
 }
 

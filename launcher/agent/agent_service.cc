@@ -86,7 +86,10 @@ AgentService::AgentService(asio::io_context& io, AgentBootstrap bootstrap, Priva
       tick_timer_(io),
       output_timer_(io),
       leave_timer_(io),
-      parked_timer_(io) {}
+      parked_timer_(io) {
+  // MPICH's launcher sends it to every rank when another one has ended.
+  if (bootstrap_.usr1_is_notice && !pool_) signals_.add(SIGUSR1);
+}
 
 AgentService::~AgentService() = default;
 
@@ -367,8 +370,9 @@ void AgentService::wait_for_signal() {
   });
 }
 
-// TERM: this host is being shut down. INT, or a second TERM: stop at once.
+// TERM: this host is being shut down. INT, or a second TERM: stop at once. USR1: the host's time is about to be up.
 void AgentService::got_signal(int number) {
+  if (number == SIGUSR1) return notice("its agent got signal USR1");
   if (number == SIGTERM && !leaving_ && !stopping_) {
     say("got TERM; the workers leave within " +
         protocol::duration_text(std::chrono::milliseconds(bootstrap_.grace_ms)));

@@ -54,6 +54,8 @@ class HostCommand {
 
   int run() {
     give_up_at_ = Clock::now() + options_.patience;
+    // Of signals to all processes of a job, the agent takes those that are notices.
+    for (const int number : {SIGUSR1, SIGUSR2}) ::signal(number, SIG_IGN);
     await_signal();
     resolve();
     while (!status_ && io_.run_one() != 0) {

@@ -41,6 +41,7 @@ struct AgentBootstrap {
   // process
   std::vector<std::string> preload;
   std::uint64_t preload_timeout_ms = 0;  // for the imports, and for a fork
+  bool usr1_is_notice = false;           // as that of the probe
 };
 
 // What the supervisor writes to an agent's stdin.

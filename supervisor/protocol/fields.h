@@ -77,7 +77,8 @@ ET_FIELDS(Disagreed, m.generation, m.reason)
 
 ET_FIELDS(AgentBootstrap, m.protocol_version, m.run_name, m.agent, m.host, m.addresses, m.port, m.key,
           m.connect_timeout_ms, m.heartbeat_ms, m.worker_dead_ms, m.orphan_grace_ms, m.grace_ms, m.interface,
-          m.notice_probe, m.notice_probe_ms, m.keep_warm_ms, m.keep_warm_percent, m.preload, m.preload_timeout_ms)
+          m.notice_probe, m.notice_probe_ms, m.keep_warm_ms, m.keep_warm_percent, m.preload, m.preload_timeout_ms,
+          m.usr1_is_notice)
 ET_FIELDS(WarmProcess, m.worker, m.slot, m.pid, m.ending)
 ET_FIELDS(AgentHello, m.protocol_version, m.binary_version, m.agent, m.host_name, m.pid, m.cores, m.memory_bytes,
           m.wall_clock_us, m.workers, m.warm)

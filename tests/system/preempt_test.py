@@ -79,6 +79,24 @@ class EveryHost(Case):
                 run.wait_size(2)
                 self.assert_ends_clean(run)
 
+    def test_usr1_to_all_agents_and_workers_is_a_notice(self):
+        """Slurm's --signal=USR1@120 goes to all steps of a job, and not to its script."""
+        with tempfile.TemporaryDirectory() as directory:
+            config = job(workers=(1, 2, 2), command=[sys.executable, os.path.join(HERE, "python_program.py")],
+                         checkpoint={"directory": directory}, signals={"usr1": "drain"})
+            config["workers"].update(preload=["none"])
+            environment = {"PYTHONPATH": torch_python.PACKAGE, "PYTHONDONTWRITEBYTECODE": "1", "ET_EPOCHS": "1000"}
+            with Run(config, environment=environment) as run:
+                run.wait_size(2)
+                run.wait_more_steps(5)
+                signal_all(run.processes(), signal.SIGUSR1)
+                self.assertEqual(run.wait(), 75, run.text())
+                self.assertIn("its agent got signal USR1", run.text())
+                self.assertIn("every host is about to go away", run.text())
+                self.assertNotIn("killed by signal", run.text())
+                run.wait_no_processes()
+                self.assertEqual(newest_checkpoint(directory), run.last_step())
+
     def test_a_host_that_may_take_over_does_not_keep_the_state_from_being_saved(self):
         """It is offered when the other one goes, and its worker starts for long."""
         with tempfile.TemporaryDirectory() as directory:

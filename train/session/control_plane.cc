@@ -116,7 +116,7 @@ Result<std::unique_ptr<ControlPlane>> ControlPlane::open(const Environment& envi
   auto link = AgentLink::connect(std::move(options), std::move(handlers));
   if (!link) return link.error();
   plane->link_ = std::move(*link);
-  plane->term_.emplace(plane->link_->agent());
+  plane->term_.emplace(plane->link_->agent(), environment.usr1_is_notice);
   return plane;
 }
 

@@ -158,6 +158,7 @@ Result<Environment> read_environment() {
       std::chrono::milliseconds(numbers.read("ELASTICTRAIN_MPI_INIT_TIMEOUT_MS", 50'000, kDay));
   environment.mpi_finalize_timeout =
       std::chrono::milliseconds(numbers.read("ELASTICTRAIN_MPI_FINALIZE_TIMEOUT_MS", 5'000, kDay));
+  environment.usr1_is_notice = text("ELASTICTRAIN_USR1") == "notice";
   // MPI does not take a process in again and treats an exit before the others as an error.
   environment.parks = numbers.read("ELASTICTRAIN_PARKS", environment.backend == Backend::kMpi ? 1 : 0, 1) == 1;
   if (environment.heartbeat.count() == 0) numbers.complain("ELASTICTRAIN_HEARTBEAT_MS must be at least 1");

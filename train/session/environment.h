@@ -37,7 +37,8 @@ struct Environment {
   std::size_t processors = 0;    // of all workers of this host, if the agent binds each to some
   std::chrono::milliseconds mpi_init_timeout{50'000};
   std::chrono::milliseconds mpi_finalize_timeout{5'000};
-  bool parks = false;  // the process outlives its worker and may become another one
+  bool usr1_is_notice = false;  // for the agent: it does not end this process
+  bool parks = false;           // the process outlives its worker and may become another one
   comm::Transport transport = comm::Transport::kAuto;
   protocol::Encryption encryption = protocol::Encryption::kNone;
   comm::Algorithm algorithm = comm::Algorithm::kAuto;

@@ -52,7 +52,8 @@ void handle_term() {
 
 }  // namespace
 
-TermNotice::TermNotice(pid_t agent) {
+TermNotice::TermNotice(pid_t agent, bool usr1_is_notice) {
+  if (usr1_is_notice && action_of(SIGUSR1).sa_handler == SIG_DFL) ::signal(SIGUSR1, ignore);
   if (action_of(SIGTERM).sa_handler != SIG_DFL) return;
   process = ::getpid();
   agent_process = agent;
@@ -62,6 +63,7 @@ TermNotice::TermNotice(pid_t agent) {
 }
 
 TermNotice::~TermNotice() {
+  if (action_of(SIGUSR1).sa_handler == ignore) ::signal(SIGUSR1, SIG_DFL);
   if (action_of(SIGTERM).sa_sigaction == on_term) ::signal(SIGTERM, SIG_DFL);
 }
 

@@ -3,9 +3,11 @@
 // with it. A user who sends it to one worker wants that worker replaced. The supervisor decides what follows. A TERM
 // from the agent, and a second one from any process, end the process as usual.
 //
-// A process that the worker has forked ends by TERM of its parent or of the agent alone: the worker needs it until it has
-// left, above all one that loads data. A program that handles or ignores TERM itself is left alone, and so are its forked
-// processes.
+// USR1, where it is a notice of the batch system, does nothing to a worker: its agent gets it, too, and tells it.
+//
+// A process that the worker has forked ends by TERM of its parent or of the agent alone: the worker needs it until it
+// has left, above all one that loads data. A program that handles or ignores TERM itself is left alone, and so are its
+// forked processes.
 //
 // Ownership: at most one at a time in a process. Thread: any one; the handler only sets flags. Failure: none.
 #pragma once
@@ -20,7 +22,8 @@ class TermNotice {
  public:
   // `agent`: the process whose TERM ends this one; 0 if it is not visible in this PID namespace (any process outside is
   // 0).
-  explicit TermNotice(pid_t agent);
+  // `usr1_is_notice`: USR1 does nothing where its effect is the system's default.
+  explicit TermNotice(pid_t agent, bool usr1_is_notice = false);
   ~TermNotice();
   TermNotice(const TermNotice&) = delete;
   TermNotice& operator=(const TermNotice&) = delete;
@@ -29,8 +32,9 @@ class TermNotice {
   std::optional<pid_t> take();
 };
 
-// In a process that the worker `worker` has started to do part of its work, by whatever way: TERM of any process but the
-// worker, the parent and the agent does nothing, nor do INT, USR1 and USR2 where their effect is the system's default.
+// In a process that the worker `worker` has started to do part of its work, by whatever way: TERM of any process but
+// the worker, the parent and the agent does nothing, nor do INT, USR1 and USR2 where their effect is the system's
+// default.
 void ignore_notices(pid_t worker);
 
 }  // namespace elastictrain::session

@@ -87,6 +87,28 @@ TEST_CASE("a program that has its own way with TERM keeps it, and one that had n
   CHECK(is_given_back);
 }
 
+TEST_CASE("USR1 does nothing where it is a notice, and what it does to the program otherwise stays") {
+  ::signal(SIGUSR1, SIG_DFL);
+  {
+    TermNotice notice(1);
+    const bool is_left_alone = ::signal(SIGUSR1, SIG_DFL) == SIG_DFL;
+    CHECK(is_left_alone);
+  }
+  {
+    TermNotice notice(1, true);
+    ::raise(SIGUSR1);
+    CHECK_FALSE(notice.take());
+  }
+  const bool is_given_back = ::signal(SIGUSR1, SIG_IGN) == SIG_DFL;
+  CHECK(is_given_back);
+  {
+    TermNotice notice(1, true);
+    const bool is_the_programs = ::signal(SIGUSR1, SIG_IGN) == SIG_IGN;
+    CHECK(is_the_programs);
+  }
+  ::signal(SIGUSR1, SIG_DFL);
+}
+
 // A process that waits for signals, until the pipe is closed: then it ends with 7.
 class Forked {
  public:
