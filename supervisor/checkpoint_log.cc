@@ -4,6 +4,7 @@
 #include <string_view>
 #include <variant>
 
+#include "supervisor/core/text.h"
 #include "supervisor/protocol/note_keys.h"
 
 namespace elastictrain {
@@ -51,7 +52,7 @@ std::optional<CheckpointLog::Message> CheckpointLog::good(const std::string& tex
   reason_.clear();
   if (before == 0) return std::nullopt;
   return Message{Level::kInfo, "checkpoints are written again: step " + std::to_string(*step) + ", after " +
-                                   std::to_string(before) + (before == 1 ? " failure" : " failures")};
+                                   core::counted(before, "failure")};
 }
 
 std::optional<CheckpointLog::Message> CheckpointLog::failed(const std::string& what, const std::string& text) {

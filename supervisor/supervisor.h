@@ -48,6 +48,7 @@ struct SupervisorOptions {
   std::uint64_t time_limit_ms = 0;  // 0: none
   std::string interface;            // data plane; empty: by route
   std::string protection;           // of the traffic between hosts, for `status`
+  std::string gpu_protection;       // the same for the traffic of GPUs; said once a host has some
   std::string notice_probe;         // shell command of every agent; status 0: its host goes away; empty: none
   std::uint64_t notice_probe_ms = 5'000;
   std::uint64_t keep_warm_ms = 0;  // for processes of workers that a shrink has let go; 0: they end

@@ -39,6 +39,9 @@ void Supervisor::Impl::agent_connected(AgentId agent, const protocol::AgentHello
                                    .memory_bytes = hello.memory_bytes,
                                    .clock_difference_us = hello.wall_clock_us - here_us});
   if (first_agent_.value == 0) first_agent_ = agent;
+  if (hello.gpus > 0 && !options_.gpu_protection.empty() && !std::exchange(has_gpus_, true)) {
+    tell(core::Tell::Level::kInfo, options_.gpu_protection);
+  }
   cluster_.agent_back(agent, hello.workers, hello.warm);
   feed(core::AgentConnected{agent, hello.workers, hello.warm});
 }
@@ -201,8 +204,8 @@ void Supervisor::Impl::request(const std::string& line, control::ControlServer::
   auto parsed = control::parse_request(line, id);
   if (!parsed.ok()) return answer(control::answer_line(false, parsed.error().message));
   if (std::holds_alternative<control::StatusRequest>(*parsed)) {
-    return answer(
-        control::status_answer(figures(), {journal_->path(), options_.protection, workers_.pids(), clock_now()}));
+    const std::string protection = options_.protection + (has_gpus_ ? "; " + options_.gpu_protection : "");
+    return answer(control::status_answer(figures(), {journal_->path(), protection, workers_.pids(), clock_now()}));
   }
   if (ended_) return answer(control::answer_line(false, "the run is ending"));
   if (std::holds_alternative<control::StopNowRequest>(*parsed)) {

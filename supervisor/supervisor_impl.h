@@ -177,6 +177,7 @@ class Supervisor::Impl {
   std::uint32_t nodes_ = 1;
   AgentId first_agent_;  // of rank 0
   std::uint16_t master_port_ = 0;
+  bool has_gpus_ = false;  // some host
   bool figures_scheduled_ = false;
   Instant figures_shown_;
   Instant started_;

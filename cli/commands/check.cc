@@ -190,6 +190,10 @@ std::vector<Obstacle> look_here(const RunConfig& config, const RunPlan& plan, bo
 }
 
 void print_reports(const std::vector<HostReport>& reports, const RunConfig& config) {
+  const bool have_gpus =
+      std::any_of(reports.begin(), reports.end(), [](const HostReport& report) { return !report.gpus.empty(); });
+  if (const std::string left = gpus_leave_in_clear(config.network); have_gpus && !left.empty())
+    std::cout << "between hosts: " << left << "\n\n";
   std::cout << render_reports(reports) << "\n"
             << render_networks(reports) << "\n"
             << render_gpus(reports) << render_worker_settings(reports, config.network.interface)

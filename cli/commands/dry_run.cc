@@ -6,6 +6,7 @@
 #include "cli/output/protection.h"
 #include "cli/output/shell_text.h"
 #include "cli/output/table.h"
+#include "supervisor/core/text.h"
 #include "supervisor/worker_environment.h"
 
 namespace elastictrain::cli {
@@ -78,7 +79,7 @@ std::string render_dry_run(const RunConfig& config, const RunPlan& plan, const l
   const core::RunSettings& settings = plan.settings;
   const std::vector<Place> places = place_workers(plan);
   std::string text =
-      "run " + settings.run_name + ": " + std::to_string(settings.start_workers) + " workers to start with (" +
+      "run " + settings.run_name + ": " + core::counted(settings.start_workers, "worker") + " to start with (" +
       std::to_string(settings.min_workers) + " to " + std::to_string(settings.max_workers) + "), batch " +
       (settings.batch_of_program ? "as the program says" : std::to_string(settings.batch.per_worker) + " per worker") +
       "\n";

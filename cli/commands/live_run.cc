@@ -44,6 +44,7 @@ SupervisorOptions supervisor_options(const RunConfig& config, const RunPlan& pla
   options.time_limit_ms = config.timeouts.time_limit_s * 1000;
   options.interface = config.network.interface;
   options.protection = describe_protection(config.network);
+  if (!plan.all_local) options.gpu_protection = gpus_leave_in_clear(config.network);
   options.forward_signals = forwarded_signals(config.signals, plan.usr1_drains);
   options.usr1_drains = plan.usr1_drains;
   options.notice_probe = config.preemption.probe;

@@ -9,6 +9,7 @@
 #include "cli/output/shell_text.h"
 #include "launcher/mpi/mpi_launchers.h"
 #include "launcher/mpi/place.h"
+#include "supervisor/core/text.h"
 #include "supervisor/run_directory.h"
 
 namespace elastictrain::cli {
@@ -129,7 +130,7 @@ std::string describe_mpi(const RunPlan& plan, const launcher::Launcher& launcher
   for (const launcher::Host& host : plan.mpi_hosts) {
     machines += (machines.empty() ? "" : ",") + host.name + ":" + std::to_string(host.slots);
   }
-  return "MPI pool of " + std::to_string(plan.hosts.size()) + " ranks on " + machines + " by " +
+  return "MPI pool of " + core::counted(plan.hosts.size(), "rank") + " on " + machines + " by " +
          plan.mpi_tool->version + ": " + launcher::lost_rank_text(plan.mpi_tool->kind) + "\n  " +
          shell_text(launcher.command_line(plan.hosts.front().name)) + "\n";
 }

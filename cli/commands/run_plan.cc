@@ -20,6 +20,7 @@
 #include "launcher/batch/start_command.h"
 #include "launcher/hostfile.h"
 #include "launcher/input_file.h"
+#include "supervisor/core/text.h"
 #include "supervisor/policy/pattern.h"
 
 namespace elastictrain::cli {
@@ -338,7 +339,7 @@ std::string describe_allocation(const RunConfig& config, const RunPlan& plan) {
   std::string tool = uses_batch_tool(config, plan) ? launcher::start_tool_of(job.scheduler) : "ssh";
   if (plan.mpi_tool) tool = plan.mpi_tool->command.front();
   return "job " + job.job_id + " of " + std::string(launcher::name_of(job.scheduler)) + ": " +
-         std::to_string(job.hosts.size()) + " hosts with " + std::to_string(count_slots(job.hosts)) + " slots (" +
+         core::counted(job.hosts.size(), "host") + " with " + core::counted(count_slots(job.hosts), "slot") + " (" +
          job.slots_from + "), agents by " + tool;
 }
 

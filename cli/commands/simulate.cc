@@ -20,6 +20,7 @@
 #include "cli/output/simulation_report.h"
 #include "cli/output/style.h"
 #include "cli/traces/traces.h"
+#include "supervisor/core/text.h"
 #include "supervisor/policy/sharing_outside.h"
 
 namespace elastictrain::cli {
@@ -213,10 +214,10 @@ Status check_flags(const SimulateFlags& flags) {
   if (flags.gpus_list.empty() && flags.gpus.empty() && flags.load == 0)
     return wrong_usage("give the size of the cluster: --gpus N, --load X or --hosts NxSLOTS");
   const auto& hosts = flags.hosts;
-  if (hosts.hosts == 0 &&
-      (hosts.interference > 0 || hosts.failure_every_s > 0 || hosts.stragglers > 0 || hosts.spread < 1 ||
-       hosts.migration)) {
-    return wrong_usage("--interference, --failures, --stragglers, --spread and --migration need hosts: --hosts NxSLOTS");
+  if (hosts.hosts == 0 && (hosts.interference > 0 || hosts.failure_every_s > 0 || hosts.stragglers > 0 ||
+                           hosts.spread < 1 || hosts.migration)) {
+    return wrong_usage(
+        "--interference, --failures, --stragglers, --spread and --migration need hosts: --hosts NxSLOTS");
   }
   return {};
 }
@@ -296,8 +297,8 @@ void note_capped(const std::vector<SimulatedRun>& runs, std::vector<std::string>
     const auto over = std::count_if(run.trace->jobs.begin(), run.trace->jobs.end(),
                                     [&](const auto& job) { return job.requested > run.options.slots; });
     if (over == 0) continue;
-    notes.push_back(run.trace->name + ": " + std::to_string(over) + " jobs ask for more than " +
-                    std::to_string(run.options.slots) + " GPUs; they get at most these");
+    notes.push_back(run.trace->name + ": " + core::counted(over, "job") + (over == 1 ? " asks" : " ask") +
+                    " for more than " + core::counted(run.options.slots, "GPU") + "; they get at most these");
   }
 }
 
@@ -406,7 +407,8 @@ std::vector<Argument> simulate_arguments(const std::shared_ptr<SimulateFlags>& f
       flag("--migration", "with hosts: workers move to other hosts where that pays, as on a live cluster",
            flags->hosts.migration),
       value("--spread", "X",
-            "with hosts: the part of its speed that a job keeps on twice as many as it needs; default 1, or as its table says",
+            "with hosts: the part of its speed that a job keeps on twice as many as it needs; default 1, or as its "
+            "table says",
             [flags](Text text) { return use_spread(*flags, text); }),
       value("--packing", "X", "policies that pack may let two jobs share slots; X: their speed there, of that alone",
             [flags](Text text) {

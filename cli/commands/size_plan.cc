@@ -9,6 +9,7 @@
 #include "cli/commands/policy_choice.h"
 #include "heuristics/cost/price.h"
 #include "supervisor/core/swap_plan.h"
+#include "supervisor/core/text.h"
 
 namespace elastictrain::cli {
 namespace {
@@ -132,7 +133,7 @@ Status check_sizes(const std::vector<StepTimePoint>& points, const Job& job, boo
   if (universal || job.min == job.max || points.front().workers != points.back().workers) return {};
   const std::uint32_t only = points.front().workers;
   return Error{ErrorCode::kUnavailable,
-               "only one size was measured, " + std::to_string(only) + (only == 1 ? " worker" : " workers") +
+               "only one size was measured, " + core::counted(only, "worker") +
                    ": a plan needs two or more. A run with another policy than \"fixed\" "
                    "measures them, and so does plan without --journal; --search universal estimates from one"};
 }

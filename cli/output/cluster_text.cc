@@ -8,6 +8,7 @@
 #include "cli/config/text.h"
 #include "cli/output/figures.h"
 #include "cli/output/table.h"
+#include "supervisor/core/text.h"
 
 namespace elastictrain::cli {
 namespace {
@@ -54,10 +55,6 @@ std::string render_jobs(const nlohmann::json& cluster, bool all, const Room& roo
   return table.render(room);
 }
 
-std::string plural_slots(std::uint64_t count) {
-  return std::to_string(count) + (count == 1 ? " slot" : " slots");
-}
-
 std::string render_helpers(const nlohmann::json& helpers) {
   std::uint64_t slots = 0;
   std::vector<std::string> names;
@@ -66,20 +63,23 @@ std::string render_helpers(const nlohmann::json& helpers) {
     const std::string job = host.value("job", "");
     names.push_back(host.value("host", "") + (job.empty() ? "" : " (job " + job + ")"));
   }
-  std::string text = "helper jobs: " + (names.empty() ? "none" : plural_slots(slots) + " on " + join(names, ", "));
+  std::string text =
+      "helper jobs: " + (names.empty() ? "none" : core::counted(slots, "slot") + " on " + join(names, ", "));
   const std::uint64_t asked = helpers.value("asked_slots", 0ULL);
   if (asked > 0) {
-    text +=
-        "; " + plural_slots(asked) + " more asked for " + format_duration(helpers.value("asked_for_s", 0.0)) + " ago";
+    text += "; " + core::counted(asked, "slot") + " more asked for " +
+            format_duration(helpers.value("asked_for_s", 0.0)) + " ago";
   }
   const std::string why = helpers.value("why", "");
   return text + (why.empty() ? "" : "; " + why) + "\n";
 }
 
 std::string render_head(const nlohmann::json& cluster) {
+  const std::size_t waiting = cluster["waiting"].size();
   std::string text = "cluster " + cluster.value("name", "") + ": policy " + cluster.value("policy", "") + ", " +
-                     std::to_string(cluster.value("leased", 0)) + " of " + std::to_string(cluster.value("slots", 0)) +
-                     " slots leased, " + std::to_string(cluster["waiting"].size()) + " jobs wait\n";
+                     std::to_string(cluster.value("leased", 0)) + " of " +
+                     core::counted(cluster.value("slots", 0ULL), "slot") + " leased, " + core::counted(waiting, "job") +
+                     (waiting == 1 ? " waits" : " wait") + "\n";
   const std::string problem = cluster.value("policy_problem", "");
   if (!problem.empty()) {
     text += "its policy does not work: " + problem + "; " + cluster.value("decides", "") + " decides in its place\n";

@@ -7,6 +7,7 @@
 #include "cli/config/text.h"
 #include "cli/output/figures.h"
 #include "cli/output/table.h"
+#include "supervisor/core/text.h"
 #include "supervisor/core/transitions.h"
 
 namespace elastictrain::cli {
@@ -23,7 +24,7 @@ struct Part {
 };
 
 std::string workers_text(const core::RunView& view) {
-  std::string text = std::to_string(view.world_size) + (view.world_size == 1 ? " worker" : " workers");
+  std::string text = core::counted(view.world_size, "worker");
   if (view.target_size != view.world_size) text += " (target " + std::to_string(view.target_size) + ")";
   return text;
 }

@@ -39,9 +39,14 @@ std::string left_in_clear(const NetworkConfig& network) {
     case BackendChoice::kNccl:
       return "NCCL sends sums in clear, whatever " + setting(network) + " says";
     case BackendChoice::kAuto:
-      break;
+      return "";
   }
-  return "where GPUs sum over NCCL, it sends them in clear";
+  return "";
+}
+
+std::string gpus_leave_in_clear(const NetworkConfig& network) {
+  if (network.encryption == Encryption::kNone || network.backend != BackendChoice::kAuto) return "";
+  return "NCCL sends the sums of GPUs in clear, whatever " + setting(network) + " says";
 }
 
 }  // namespace elastictrain::cli

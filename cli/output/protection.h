@@ -7,10 +7,13 @@
 
 namespace elastictrain::cli {
 
-// One line, without its end, for `check`, --dry-run and `status`.
+// One line, without its end, for `check`, --dry-run and `status`: without GPUs.
 std::string describe_protection(const NetworkConfig& network);
 
-// What network.encryption promises and this back end cannot keep between hosts; empty: nothing.
+// What network.encryption promises and the chosen back end cannot keep between hosts; empty: nothing.
 std::string left_in_clear(const NetworkConfig& network);
+
+// The same where hosts have GPUs and the back end is chosen by them; empty: nothing.
+std::string gpus_leave_in_clear(const NetworkConfig& network);
 
 }  // namespace elastictrain::cli

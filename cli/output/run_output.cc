@@ -13,6 +13,7 @@
 #include "cli/output/printable.h"
 #include "cli/output/progress.h"
 #include "cli/output/table.h"
+#include "supervisor/core/text.h"
 
 namespace elastictrain::cli {
 namespace {
@@ -215,8 +216,8 @@ void RunOutput::close() {
   const std::uint64_t lost = out_ == nullptr ? 0 : out_->close();
   out_.reset();
   if (lost > 0) {
-    tell(core::Tell::Level::kWarning,
-         std::to_string(lost) + " lines of workers were dropped: standard output is read too slowly");
+    tell(core::Tell::Level::kWarning, core::counted(lost, "line") + " of workers " + (lost == 1 ? "was" : "were") +
+                                          " dropped: standard output is read too slowly");
   }
   error_.close();
 }

@@ -60,9 +60,9 @@ void Summary::on(const core::record::Finished& finished) {
 
 void Summary::on(const core::record::Audit& audit) {
   audit_failed_ = audit.missing + audit.repeated + audit.unequal_hashes > 0;
-  audit_ = std::to_string(audit.samples) + " samples in " + std::to_string(audit.steps) +
-           " steps: " + std::to_string(audit.missing) + " missing, " + std::to_string(audit.repeated) + " repeated, " +
-           std::to_string(audit.unequal_hashes) + " unequal parameter hashes";
+  audit_ = core::counted(audit.samples, "sample") + " in " + core::counted(audit.steps, "step") + ": " +
+           std::to_string(audit.missing) + " missing, " + std::to_string(audit.repeated) + " repeated, " +
+           core::counted(audit.unequal_hashes, "unequal parameter hash", "unequal parameter hashes");
 }
 
 void Summary::add_record(const core::Record& record) {
@@ -117,7 +117,7 @@ std::string Summary::render(int exit_status) const {
   text += "  ended: " + (end_reason_.empty() ? "without a reason" : end_reason_) + " (status " +
           std::to_string(exit_status) + ") after " + format_duration(last_.uptime_s) + "\n";
   if (const Step steps = std::max(last_.step, finished_step_); steps > 0) {
-    text += "  trained: " + std::to_string(steps) + " steps";
+    text += "  trained: " + core::counted(steps, "step");
     if (last_.step > 0 && is_reported(last_.loss)) text += ", loss " + format_loss(last_.loss);
     if (!changes_.empty()) text += ", idle for changes " + total_idle();
     text += "\n";

@@ -132,9 +132,9 @@ void Collector::on(const core::record::End& end) {
 
 void Collector::on(const core::record::Audit& audit) {
   report_.audit_failed = audit.missing + audit.repeated + audit.unequal_hashes > 0;
-  report_.audit = std::to_string(audit.samples) + " samples in " + std::to_string(audit.steps) +
-                  " steps: " + std::to_string(audit.missing) + " missing, " + std::to_string(audit.repeated) +
-                  " repeated, " + std::to_string(audit.unequal_hashes) + " unequal parameter hashes";
+  report_.audit = core::counted(audit.samples, "sample") + " in " + core::counted(audit.steps, "step") + ": " +
+                  std::to_string(audit.missing) + " missing, " + std::to_string(audit.repeated) + " repeated, " +
+                  core::counted(audit.unequal_hashes, "unequal parameter hash", "unequal parameter hashes");
 }
 
 void Collector::on(const core::record::Note& note) {
@@ -225,8 +225,9 @@ void Collector::on(const core::record::HaltSettled& settled) {
 }
 
 void Collector::on(const core::record::BelowMin& below) {
-  note(IncidentKind::kHalt, std::to_string(below.workers) + " workers are left, fewer than the minimum of " +
-                                std::to_string(below.min) + ": they wait for others");
+  note(IncidentKind::kHalt, core::counted(below.workers, "worker") + (below.workers == 1 ? " is" : " are") +
+                                " left, fewer than the minimum of " + std::to_string(below.min) +
+                                ": they wait for others");
   size_is(0);
 }
 

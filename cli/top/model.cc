@@ -4,6 +4,8 @@
 #include <tuple>
 #include <utility>
 
+#include "supervisor/protocol/counted.h"
+
 namespace elastictrain::cli::top {
 namespace {
 
@@ -66,7 +68,8 @@ void Model::select(std::int64_t by) {
 void Model::ask_size(std::int64_t by) {
   const bool goes_on = question_ && question_->size > 0;
   const std::int64_t size = std::max<std::int64_t>(1, (goes_on ? question_->size : view_.target_size) + by);
-  question_ = Question{"resize from " + std::to_string(view_.world_size) + " to " + std::to_string(size) + " workers?",
+  question_ = Question{"resize from " + std::to_string(view_.world_size) + " to " +
+                           protocol::counted(static_cast<std::uint64_t>(size), "worker") + "?",
                        {{"command", "resize"}, {"workers", size}},
                        size};
 }

@@ -8,6 +8,7 @@
 
 #include "cli/output/figures.h"
 #include "cli/output/table.h"
+#include "supervisor/protocol/counted.h"
 
 namespace elastictrain::cli::top {
 namespace {
@@ -62,7 +63,7 @@ struct Drawing {
 // --- The head
 
 std::string size_text(const View& view) {
-  std::string text = std::to_string(view.world_size) + (view.world_size == 1 ? " worker" : " workers");
+  std::string text = protocol::counted(view.world_size, "worker");
   if (view.target_size != view.world_size) text += " (target " + std::to_string(view.target_size) + ")";
   return text;
 }
@@ -240,7 +241,7 @@ void add_hosts(Drawing& drawing, std::size_t rows) {
                    [](const Host& a, const Host& b) { return a.phase != "up" && b.phase == "up"; });
   for (std::size_t i = 0; i < sorted.size() && i + 1 < rows; ++i) {
     drawing.add(left(sorted[i].name, 30) + " " + left(sorted[i].phase, 12) + " " + std::to_string(sorted[i].workers) +
-                " of " + std::to_string(sorted[i].slots) + " slots");
+                " of " + protocol::counted(sorted[i].slots, "slot"));
   }
 }
 

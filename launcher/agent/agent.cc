@@ -17,6 +17,7 @@
 #include "launcher/mpi/place.h"
 #include "launcher/process/core_files.h"
 #include "launcher/process/process.h"
+#include "supervisor/protocol/counted.h"
 
 namespace elastictrain::launcher {
 namespace {
@@ -103,7 +104,8 @@ int run_agent(const AgentStart& how) {
   const Guardian guardian = Guardian::start(grace, orphan_grace + grace + kAgentMayHang);
   write_identity(directory->path(), bootstrap);
   if (const int ended = end_older_agents(directory->path(), bootstrap); ended > 0) {
-    std::fprintf(stderr, "elastictrain agent: ended %d older agent(s) of this run on this host\n", ended);
+    std::fprintf(stderr, "elastictrain agent: ended %s of this run on this host\n",
+                 protocol::counted(static_cast<std::uint64_t>(ended), "older agent").c_str());
   }
   return serve(std::move(*start), std::move(*directory), guardian);
 }

@@ -126,6 +126,7 @@ AgentHello AgentService::hello() const {
   for (const auto& [id, worker] : workers_) hello.workers.push_back(id);
   for (const auto& [id, starting] : starting_) hello.workers.push_back(id);
   hello.warm = warm_.list();
+  hello.gpus = static_cast<std::uint32_t>(facts.gpus.size());
   return hello;
 }
 

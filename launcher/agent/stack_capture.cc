@@ -14,6 +14,7 @@
 #include <utility>
 
 #include "launcher/process/process_stat.h"
+#include "supervisor/protocol/counted.h"
 #include "supervisor/protocol/duration_text.h"
 
 namespace elastictrain::launcher {
@@ -149,8 +150,8 @@ std::vector<std::string> describe_threads(pid_t pid) {
   if (!stat) return {"process " + std::to_string(pid) + " is gone"};
   const auto ids = thread_ids(directory + "/task");
   std::vector<std::string> lines{"process " + std::to_string(pid) + " \"" + read_word(directory + "/comm") +
-                                 "\": " + state_name(stat->state) + ", " + std::to_string(ids.size()) + " threads, " +
-                                 protocol::duration_text(std::chrono::milliseconds(stat->cpu_ms)) + " of CPU"};
+                                 "\": " + state_name(stat->state) + ", " + protocol::counted(ids.size(), "thread") +
+                                 ", " + protocol::duration_text(std::chrono::milliseconds(stat->cpu_ms)) + " of CPU"};
   for (std::size_t i = 0; i < std::min(ids.size(), kMaxThreads); ++i) {
     const std::string line = describe_thread(directory + "/task/" + ids[i], ids[i]);
     if (!line.empty()) lines.push_back(line);

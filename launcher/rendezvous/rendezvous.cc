@@ -8,6 +8,7 @@
 #include "launcher/build_id.h"
 #include "launcher/hostfile.h"
 #include "supervisor/protocol/codec.h"
+#include "supervisor/protocol/counted.h"
 #include "supervisor/protocol/limits.h"
 #include "supervisor/protocol/rendezvous_messages.h"
 
@@ -198,7 +199,7 @@ class Hub final : public Rendezvous {
       return guest;
     }
     const std::string name = free_name(offer.host);
-    options_.say("host " + name + " joins with " + std::to_string(offer.slots) + " slots");
+    options_.say("host " + name + " joins with " + protocol::counted(offer.slots, "slot"));
     Guest& made = guests_[name];
     made.host = {name, offer.slots};
     made.instance = offer.instance;

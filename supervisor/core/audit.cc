@@ -1,16 +1,18 @@
 #include "supervisor/core/audit.h"
 
+#include "supervisor/core/text.h"
+
 namespace elastictrain::core {
 namespace {
 
 std::string failure_in(const Ledger::Summary& audit) {
   std::string text;
-  const auto add = [&](std::uint64_t count, const char* what) {
-    if (count > 0) text += (text.empty() ? "" : ", ") + std::to_string(count) + what;
+  const auto add = [&](std::uint64_t count, const char* what, const char* how) {
+    if (count > 0) text += (text.empty() ? "" : ", ") + counted(count, what) + how;
   };
-  add(audit.missing, " samples counted in no step");
-  add(audit.repeated, " samples counted more than once");
-  add(audit.unequal_hashes, " times the parameters of two workers differed");
+  add(audit.missing, "sample", " counted in no step");
+  add(audit.repeated, "sample", " counted more than once");
+  add(audit.unequal_hashes, "time", " the parameters of two workers differed");
   return text;
 }
 

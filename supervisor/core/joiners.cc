@@ -9,6 +9,7 @@
 #include "supervisor/core/settings.h"
 #include "supervisor/core/startup.h"
 #include "supervisor/core/state_difference.h"
+#include "supervisor/core/text.h"
 #include "supervisor/core/training.h"
 #include "supervisor/core/worker_control.h"
 #include "supervisor/protocol/limits.h"
@@ -123,7 +124,7 @@ std::optional<std::string> Joiners::batch_mismatch(const protocol::WorkerReady& 
   const bool is_first = !reference_ && training_.generation == 0;
   const bool asks = settings_.batch_of_program && message.batch != 0;
   if (!asks || !known || message.batch == *known || is_first) return std::nullopt;
-  return "asks for a batch of " + std::to_string(message.batch) + " samples, the rest of the run for " +
+  return "asks for a batch of " + counted(message.batch, "sample") + ", the rest of the run for " +
          std::to_string(*known) + ": every worker must ask for the same, or start the run with --batch";
 }
 
@@ -137,7 +138,7 @@ std::optional<std::string> Joiners::mismatch(const protocol::WorkerReady& messag
            ". Every worker must run the same program";
   }
   if (message.sample_count != reference_->sample_count) {
-    return "has " + std::to_string(message.sample_count) + " samples for each epoch, the rest of the run " +
+    return "has " + counted(message.sample_count, "sample") + " for each epoch, the rest of the run " +
            std::to_string(reference_->sample_count) + ": every worker must see the same data";
   }
   return division_mismatch(message, *reference_);

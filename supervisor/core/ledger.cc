@@ -4,6 +4,8 @@
 #include <iterator>
 #include <utility>
 
+#include "supervisor/protocol/counted.h"
+
 namespace elastictrain::core {
 
 std::uint64_t IntervalSet::add(std::uint64_t first, std::uint64_t count) {
@@ -177,8 +179,8 @@ void Ledger::record_positions(WorkerId worker, const protocol::AuditStep& step, 
   if (step.count > 0) remember(worker, step);
   if (repeated == 0) return;
   epoch.repeated += repeated;
-  violations.push_back(std::to_string(repeated) + " samples counted twice: step " + std::to_string(step.step) + " of " +
-                       to_string(worker) + " used positions " + std::to_string(step.first_position) + " to " +
+  violations.push_back(protocol::counted(repeated, "sample") + " counted twice: step " + std::to_string(step.step) +
+                       " of " + to_string(worker) + " used positions " + std::to_string(step.first_position) + " to " +
                        std::to_string(step.first_position + step.count) + " of epoch " + std::to_string(step.epoch));
 }
 

@@ -16,6 +16,7 @@
 #include "supervisor/core/startup.h"
 #include "supervisor/core/stop_cause.h"
 #include "supervisor/core/swap_plan.h"
+#include "supervisor/core/text.h"
 #include "supervisor/core/training.h"
 #include "supervisor/core/worker_control.h"
 #include "supervisor/protocol/duration_text.h"
@@ -105,9 +106,9 @@ void Requests::on(const Resize& event) {
   if (event.target == 0) return give_back(event);
   out_.journal(record::ResizeRequested{event.request, event.target, event.reason});
   if (event.target < settings_.min_workers || event.target > settings_.max_workers) {
-    refuse(event.request, std::to_string(event.target) + " workers are outside the limits of this run, " +
-                              std::to_string(settings_.min_workers) + " to " + std::to_string(settings_.max_workers) +
-                              " (workers.min and workers.max)");
+    refuse(event.request, counted(event.target, "worker") + (event.target == 1 ? " is" : " are") +
+                              " outside the limits of this run, " + std::to_string(settings_.min_workers) + " to " +
+                              std::to_string(settings_.max_workers) + " (workers.min and workers.max)");
     return;
   }
   if (event.request != 0) {
@@ -155,9 +156,9 @@ std::string Requests::resize_text(std::uint32_t target) const {
   }
   const std::uint32_t slots = roster_.usable_slots();
   if (settings_.leased && target > desired_.lease.slots) {
-    text += "; the cluster leases " + std::to_string(desired_.lease.slots) + " slots now";
+    text += "; the cluster leases " + counted(desired_.lease.slots, "slot") + " now";
   } else if (target > size && target > slots) {
-    text += "; there are " + std::to_string(slots) + " slots now, the rest follows when hosts appear";
+    text += "; the hosts have " + counted(slots, "slot") + " now, the rest follows when hosts appear";
   }
   return text;
 }
@@ -243,9 +244,9 @@ void Requests::on_message(Worker& worker, const protocol::WorkerRequest& message
   out_.journal(record::ProgramRequested{worker.id, message.workers});
   if (is_odd) return refuse_program("a learning-rate factor must be above 0");
   if (!fits) {
-    return refuse_program(std::to_string(message.workers) + " workers are outside the limits of this run, " +
-                          std::to_string(settings_.min_workers) + " to " + std::to_string(settings_.max_workers) +
-                          " (workers.min and workers.max)");
+    return refuse_program(counted(message.workers, "worker") + (message.workers == 1 ? " is" : " are") +
+                          " outside the limits of this run, " + std::to_string(settings_.min_workers) + " to " +
+                          std::to_string(settings_.max_workers) + " (workers.min and workers.max)");
   }
   if (resizes) on(Resize{.target = message.workers, .reason = reason});
   if (updates_plan) on(update);
@@ -284,8 +285,7 @@ void Requests::on(const ReplaceHost& event) {
   }
   for (WorkerId id : moved) desired_.replacements[id] = protocol::ChangeKind::kMigrate;
   desired_.renew(roster_, change_, out_);
-  accept(event.request, "moving " + std::to_string(moved.size()) + (moved.size() == 1 ? " worker" : " workers") +
-                            " of host " + event.host);
+  accept(event.request, "moving " + counted(moved.size(), "worker") + " of host " + event.host);
 }
 
 void Requests::on(const DrainHost& event) {
@@ -302,8 +302,8 @@ void Requests::on(const DrainHost& event) {
   }
   const std::uint32_t others = roster_.usable_slots() - (agent->usable() ? agent->usable_slots() : 0);
   if (others < settings_.min_workers) {
-    refuse(event.request, "without host " + event.host + " there are " + std::to_string(others) +
-                              " slots, and at least " + std::to_string(settings_.min_workers) + " workers must train");
+    refuse(event.request, "without host " + event.host + " the others have " + counted(others, "slot") +
+                              ", and at least " + counted(settings_.min_workers, "worker") + " must train");
     return;
   }
   agent->drain = true;

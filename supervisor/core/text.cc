@@ -14,10 +14,6 @@ constexpr std::string_view kOldUpdateName = "reshare";
 
 }  // namespace
 
-std::string counted(std::size_t n, const char* what) {
-  return std::to_string(n) + " " + what + (n == 1 ? "" : "s");
-}
-
 const char* change_name(protocol::ChangeKind kind) {
   return kChangeNames[static_cast<std::size_t>(kind)].data();
 }

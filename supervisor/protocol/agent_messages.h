@@ -69,6 +69,7 @@ struct AgentHello {
   // never started, because the order was lost with a connection.
   std::vector<WorkerId> workers;
   std::vector<WarmProcess> warm;
+  std::uint32_t gpus = 0;  // in the kernel driver's list
 };
 
 // All of its warm processes, whenever they change. Sent before the end of the worker that such a process was.

@@ -81,7 +81,7 @@ ET_FIELDS(AgentBootstrap, m.protocol_version, m.run_name, m.agent, m.host, m.add
           m.usr1_is_notice)
 ET_FIELDS(WarmProcess, m.worker, m.slot, m.pid, m.ending)
 ET_FIELDS(AgentHello, m.protocol_version, m.binary_version, m.agent, m.host_name, m.pid, m.cores, m.memory_bytes,
-          m.wall_clock_us, m.workers, m.warm)
+          m.wall_clock_us, m.workers, m.warm, m.gpus)
 ET_FIELDS(WarmProcesses, m.processes)
 ET_FIELDS(WorkerSpawned, m.worker, m.pid)
 ET_FIELDS(WorkerSpawnFailed, m.worker, m.reason, m.exit_status)

@@ -64,7 +64,7 @@ BESIDE_A_RUN = (
     ("resize 9", "workers.max", 1),
     ("replace 7", "rank 7", 1),
     ("drain nowhere", "there is no host nowhere in this run", 1),
-    ("drain localhost", "at least 1 workers must train", 1),
+    ("drain localhost", "at least 1 worker must train", 1),
     ("drain localhots", "there is no host localhots in this run; did you mean localhost?", 1),
     ("replace localhots", "there is no host localhots in this run; did you mean localhost?", 1),
     ("undrain nowhere", "there is no host nowhere in this run", 1),

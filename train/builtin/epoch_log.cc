@@ -4,6 +4,8 @@
 #include <cmath>
 #include <cstdio>
 
+#include "supervisor/protocol/counted.h"
+
 namespace elastictrain::train {
 namespace {
 
@@ -50,8 +52,8 @@ std::string four_digits(double value) {
 std::string epoch_line(std::uint64_t epoch, std::uint64_t epochs, const EpochLog& log, std::uint32_t world_size,
                        EpochLog::Instant now) {
   const auto rate = static_cast<std::uint64_t>(std::llround(log.samples_per_second(now)));
-  return epoch_text(epoch, epochs) + "loss " + four_digits(log.mean_loss()) + ", " + std::to_string(world_size) +
-         (world_size == 1 ? " worker, " : " workers, ") + std::to_string(rate) + " samples/s";
+  return epoch_text(epoch, epochs) + "loss " + four_digits(log.mean_loss()) + ", " +
+         protocol::counted(world_size, "worker") + ", " + std::to_string(rate) + " samples/s";
 }
 
 std::string score_line(std::uint64_t epoch, std::uint64_t epochs, const Score& score) {
@@ -59,7 +61,7 @@ std::string score_line(std::uint64_t epoch, std::uint64_t epochs, const Score& s
 }
 
 std::string final_line(std::uint64_t steps, const Score& score) {
-  const std::string text = "finished after " + std::to_string(steps) + " steps";
+  const std::string text = "finished after " + protocol::counted(steps, "step");
   return score.count == 0 ? text : text + ": " + held_out_text(score);
 }
 

@@ -296,7 +296,7 @@ TEST_CASE("a run whose workers have different parameters ends with the status of
   for (std::uint32_t id : {1, 2}) run.feed(WorkerExited{WorkerId{id}, 0, 0, {}});
   REQUIRE(run.last<EndRun>() != nullptr);
   CHECK(run.last<EndRun>()->exit_status == kStatusAuditFailed);
-  CHECK(run.last<EndRun>()->reason.find("1 times the parameters of two workers differed") != std::string::npos);
+  CHECK(run.last<EndRun>()->reason.find("1 time the parameters of two workers differed") != std::string::npos);
 }
 
 TEST_CASE("the account of a lost worker still counts") {
