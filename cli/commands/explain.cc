@@ -1,5 +1,9 @@
 // `elastictrain explain`: what a run's policy saw and decided. Replays the journal through the same policy, another
 // policy or other thresholds, and shows where the decisions differ.
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
 #include <filesystem>
 #include <iostream>
 #include <memory>
@@ -207,6 +211,9 @@ int explain(const ExplainFlags& flags) {
     path = *found + "/" + control::kJournalName;
   }
   path = std::filesystem::absolute(path).string();
+  if (!flags.journal.empty() && ::access(path.c_str(), R_OK) != 0) {
+    return complain("explain", {ErrorCode::kNoInput, flags.journal + ": cannot be read: " + std::strerror(errno)});
+  }
   const auto config = chosen_config(flags, std::filesystem::path(path).parent_path().string());
   if (!config.ok()) return complain("explain", config.error());
   const policy::RunnerSettings settings = policy_settings(config->policy);

@@ -99,6 +99,11 @@ int LiveRun::report(const Error& error, int status) const {
 
 int LiveRun::run() {
   launcher::keep_memory_private();
+  if (start_ == RunStart::kFresh && !config_.hosts.file.empty() && plan_.hosts.empty()) {
+    return report({ErrorCode::kInvalid,
+                   "host file " + config_.hosts.file + " names no host; write one on each line, e.g. hostA slots=4"},
+                  kExitConfig);
+  }
   auto directory = run_directory_of(plan_.settings.run_name);
   if (!directory.ok()) return report(directory.error(), status_of_start(directory.error()));
   directory_ = *directory;

@@ -130,6 +130,8 @@ int complain(std::string_view command, const Error& error) {
       return kExitFailure;
     case ErrorCode::kInvalid:
       return kExitUsage;
+    case ErrorCode::kNoInput:
+      return kExitNoInput;
     case ErrorCode::kInternal:
       return kExitInternal;
     default:

@@ -16,6 +16,7 @@
 #include "launcher/build_id.h"
 #include "launcher/local_launcher.h"
 #include "supervisor/protocol/codec.h"
+#include "supervisor/protocol/duration_text.h"
 #include "supervisor/protocol/limits.h"
 #include "supervisor/protocol/rendezvous_messages.h"
 
@@ -97,7 +98,8 @@ class HostCommand {
     }
     if (!std::exchange(reported_, true)) {
       options_.say("waiting for the run at " + where + ": " + why +
-                   (code == ErrorCode::kRefused ? "; do both have the same secret and the same name of the run?" : ""));
+                   (code == ErrorCode::kRefused ? "; do both have the same secret and the same name of the run?" : "") +
+                   "; it is tried for " + protocol::duration_text(options_.patience));
     }
     retry_.expires_after(kRetry);
     retry_.async_wait([this](const asio::error_code& error) {

@@ -15,6 +15,16 @@ FILES = {
     "policy.toml": '[policy]\nname = "efficency"\n[trainer]\nmodel = "synthetic"\n',
     "checkpoints.toml": '[trainer]\nmodel = "synthetic"\n[checkpoint]\ndirectory = "unknown_key.toml/below"\n',
     "no_program": "no program\n",
+    "empty.txt": "# no host\n",
+    "wrong_slots.txt": "h1 slots=two\n",
+    "wrong_word.txt": "h1 slot=2\n",
+    "negative.toml": "[workers]\nmin = -1\n",
+    "section.toml": "[worker]\nmin = 1\n",
+    "number.toml": "workers = 3\n",
+    "twice.toml": "[workers]\nmin = 1\nmin = 2\n",
+    "text.toml": 'command = "python3 train.py"\n',
+    "no_directory.toml": '[checkpoint]\ninterval_steps = 5\n[trainer]\nsamples = 64\n',
+    "gone": "#!/no/such/python3\n",
     "traceback.py": "import os\nif os.environ['RANK'] == '1':\n    raise ValueError('an unknown mistake')\n"
                     "import time\ntime.sleep(60)\n",
 }
@@ -33,6 +43,28 @@ WITHOUT_A_RUN = (
     ("run -n 2 no-such-program", "one that only the hosts have is written after --", 64),
     ("run -n 2 -- ./no_program", "allow it: chmod +x ./no_program", 126),
     ("run -n 2 -- no-such-program", "is not found in PATH (", 127),
+    ("run -n 2 -- ./gone", "on localhost could not be started: ./gone asks for the interpreter /no/such/python3", 127),
+    ("run -n 2 --chdir /no/such -- true", "the directory in which it is to start, /no/such, does not exist", 69),
+    ("run -n 2 --interface nosuch0 -- true", 'has no network interface "nosuch0"; there are: ', 69),
+    ("run -n two true", "write a number of workers, or MIN:MAX, e.g. -n 4 or -n 2:8", 64),
+    ("run --grace soon true", "write 90 (seconds), 250ms, 5m or 1h30m", 64),
+    ("run --name ../x true", "use up to 64 letters, digits", 64),
+    ("run --bind socket true", 'must be one of "none", "core", "numa", "auto"', 64),
+    ("run -x A-B=1 true", "write NAME=value", 64),
+    ("run --forward-signals FOO true", "use USR1, USR2, ABRT", 64),
+    ("run --max-restarts crash:x true", "optionally with a window (crash:3/10m)", 64),
+    ("run --endpoint 127.0.0.1:99999 true", "is not HOST:PORT", 64),
+    ("run --env-file nothing true", "environment.file nothing: cannot be read: No such file", 66),
+    ("run --hostfile empty.txt true", "host file empty.txt names no host; write one on each line, e.g. hostA slots=4", 78),
+    ("run --hostfile wrong_slots.txt true", 'wrong_slots.txt:1: slots must be a number from 1 to 4096, not "two"', 78),
+    ("run --hostfile wrong_word.txt true", '"slot=2" is not known; write slots=N', 78),
+    ("run negative.toml", "negative.toml:2:1: workers.min must be a whole number of workers from 1", 78),
+    ("run section.toml", 'section.toml:1:2: unknown section [worker]; did you mean "workers"?', 78),
+    ("run number.toml", 'number.toml:1:1: "workers" is a section: write [workers]', 78),
+    ("run twice.toml", "twice.toml:3:7: ", 78),
+    ("run text.toml", "text.toml:1:1: command must be a list of strings", 78),
+    ("run no_directory.toml", "(no_directory.toml:2:1) needs checkpoint.directory", 78),
+    ("explain --journal nothing", "nothing: cannot be read: No such file or directory", 66),
     ("run missing.toml", "missing.toml: cannot be read: No such file", 66),
     ("run unknown_key.toml", 'unknown_key.toml:2:1: unknown key "strat" in [workers]; did you mean "start"', 78),
     ("run wrong_type.toml", "wrong_type.toml:2:1: workers.start must be a whole number", 78),
@@ -82,6 +114,7 @@ class Mistakes(Case):
         for name, text in FILES.items():
             with open(os.path.join(self.directory, name), "w") as file:
                 file.write(text)
+        os.chmod(os.path.join(self.directory, "gone"), 0o755)
         os.mkdir(os.path.join(self.directory, "folder.toml"))
 
     def ask(self, line, environment):
