@@ -287,7 +287,8 @@ void AgentProcess::worker_exited(WorkerId worker, int exit_code, int signal) {
       const bool in_order = exit_code == 0 && signal == 0;
       if (keep_.erase(worker) != 0 && in_order && !stopping_) keep_warm(worker);
       send_report();
-      const WorkerExited exited{worker, exit_code, signal, {}};
+      WorkerExited exited{worker, exit_code, signal, {}};
+      exited.out_of_memory = signal == SIGKILL && world_.setup.kills_for_memory;
       send(exited);
       exits_.push_back(exited);
       workers_.erase(worker);

@@ -27,6 +27,8 @@ Scenario::Scenario(std::uint64_t seed, std::size_t trace_lines)
       budgets_(seed ^ 0xb0d9e75ULL),
       warm_(seed ^ 0x3a2b1c5ULL),
       keeps_first_(seed % 2 == 0),
+      waits_for_all_(seed % 3 == 0),
+      kills_for_memory_(seed % 4 == 1),
       world_(std::make_unique<World>(seed, make_setup(), trace_lines)) {
   make_hosts();
 }
@@ -53,6 +55,8 @@ Setup Scenario::make_setup() {
   setup.program = make_program();
   settings.has_checkpoints = setup.program.checkpoint_every != 0;
   settings.keeps_first = keeps_first_;
+  if (waits_for_all_) settings.last_call = Millis(5'000);
+  setup.kills_for_memory = kills_for_memory_;
   setup.orphan_grace = Millis(rng_.chance(0.3) ? rng_.between(2'000, 10'000) : 60'000);
   draw_target_settings(setup);
   settings.leased = leases_.chance(0.25);

@@ -50,6 +50,7 @@ struct Setup {
   Millis heartbeat{250};
   Millis orphan_grace{60'000};
   Millis connect_timeout{10'000};
+  bool kills_for_memory = false;  // KILL of a worker is the kernel's OOM killer's
 };
 
 // How often the machinery itself fails, in addition to the faults that a scenario injects.
