@@ -15,6 +15,7 @@
 #include "cli/commands/exit_code.h"
 #include "cli/config/text.h"
 #include "supervisor/cluster/cluster_place.h"
+#include "supervisor/cluster/cluster_server.h"
 #include "supervisor/cluster/lease_protocol.h"
 #include "supervisor/protocol/ids.h"
 #include "supervisor/protocol/json_text.h"
@@ -50,9 +51,12 @@ Status connect_to_cluster(const std::string& directory, ClientSocket& socket) {
                       : "cannot reach the cluster in " + directory + ": " + std::strerror(errno)};
 }
 
-Result<std::string> talk_to(const std::string& directory, const std::string& line) {
+Result<std::string> talk_to(const std::string& directory, const MakeRequest& make_request) {
   ClientSocket socket;
   if (Status connected = connect_to_cluster(directory, socket); !connected.ok()) return connected.error();
+  const auto peer = cluster::peer_of(socket.value);
+  if (!peer) return no_answer(directory, "the system does not say whose it is");
+  const std::string line = json_text(make_request(peer->uid == ::geteuid())) + "\n";
   for (std::size_t sent = 0; sent < line.size();) {
     const ssize_t count = ::send(socket.value, line.data() + sent, line.size() - sent, MSG_NOSIGNAL);
     if (count < 0 && errno == EINTR) continue;
@@ -134,9 +138,13 @@ Result<std::string> find_cluster(const std::string& name_or_path) {
 }
 
 ClusterAnswer ask_cluster(const std::string& name_or_path, const nlohmann::json& request) {
+  return ask_cluster(name_or_path, MakeRequest([&request](bool) { return request; }));
+}
+
+ClusterAnswer ask_cluster(const std::string& name_or_path, const MakeRequest& make_request) {
   const auto directory = find_cluster(name_or_path);
   if (!directory.ok()) return {{}, kExitUnavailable, directory.error().message};
-  const auto answer = talk_to(*directory, json_text(request) + "\n");
+  const auto answer = talk_to(*directory, make_request);
   if (!answer.ok()) return {{}, kExitUnavailable, answer.error().message};
   nlohmann::json object = parse_json(*answer);
   if (!object.is_object() || !object.contains("ok")) return {{}, kExitInternal, "the cluster sent a malformed answer"};

@@ -1,6 +1,7 @@
 // Purpose: shared by the commands for a cluster: find it, ask it, report an error. Blocking, with a deadline.
 #pragma once
 
+#include <functional>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <string_view>
@@ -28,6 +29,9 @@ struct ClusterAnswer {
   std::string text;  // of its refusal, or what went wrong
 };
 ClusterAnswer ask_cluster(const std::string& name_or_path, const nlohmann::json& request);
+// The request is made when it is known whether the process at the socket is one of this user; nothing is sent before.
+using MakeRequest = std::function<nlohmann::json(bool own)>;
+ClusterAnswer ask_cluster(const std::string& name_or_path, const MakeRequest& make_request);
 
 // Prints the answer's text, or the error after the command's name. Returns the exit status.
 int show_answer(std::string_view command, const ClusterAnswer& answer);

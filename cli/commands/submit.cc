@@ -12,6 +12,7 @@
 #include "cli/commands/cluster_link.h"
 #include "cli/commands/command.h"
 #include "cli/commands/exit_code.h"
+#include "cli/commands/job_environment.h"
 #include "cli/commands/live_run.h"
 #include "cli/commands/program_word.h"
 #include "cli/commands/resume.h"
@@ -29,7 +30,10 @@ constexpr const char* kSubmitDetails = R"(
   elastictrain submit -n 1:8 --start 2 --name a -- python3 train.py
   elastictrain submit job.toml --priority 3 --job-deadline 2h --cluster lab
 
-The config is read again when the job starts, in this directory; the job gets this environment. A job that writes
+The config is read again when the job starts, in this directory. Of this environment the job gets what finds and sets
+up programs (PATH, HOME, LANG, PYTHON*, CUDA_*, NCCL_*, …), and what -x or environment.pass name; variables that sound
+like a secret only by their whole name. The cluster's journal holds them. A cluster of another user gets none of it:
+there the run starts at once, as your own process, and waits for slots. A job that writes
 checkpoints (checkpoint.directory) may be suspended; others keep at least workers.min slots once they train, unless
 the cluster lets jobs stand still in memory (suspended_per_slot). If the length of a job is known, submit says whether
 its deadline can be kept.
@@ -79,14 +83,11 @@ std::vector<std::string> run_words(const std::vector<std::string>& line, std::si
   return words;
 }
 
-// What differs from one shell to the next. HOME, the language and so on come along.
-std::vector<std::string> job_environment() {
-  std::vector<std::string> variables;
-  for (const std::string& one : launcher::own_environment()) {
-    const bool of_state = one.starts_with("ELASTICTRAIN_CLUSTER=") || one.starts_with("ELASTICTRAIN_JOB=");
-    if (!of_state && one.size() < 64 * 1024) variables.push_back(one);
-  }
-  return variables;
+// What the cluster of another user is told: how many slots, which hosts. The program, its directory and its environment
+// stay here, as does the run (start_here()).
+nlohmann::json for_another_user(nlohmann::json job) {
+  for (const char* own : {"arguments", "working_directory", "environment"}) job.erase(own);
+  return job;
 }
 
 nlohmann::json job_of(const RunChoice& choice, const RunPlan& plan, const Invocation& invocation) {
@@ -98,7 +99,7 @@ nlohmann::json job_of(const RunChoice& choice, const RunPlan& plan, const Invoca
   nlohmann::json job = {{"name", settings.run_name},
                         {"arguments", arguments},
                         {"working_directory", choice.inputs.current_directory},
-                        {"environment", job_environment()},
+                        {"environment", job_environment(config.environment, launcher::own_environment())},
                         {"min", settings.min_workers},
                         {"max", most},
                         {"start", std::min(most, settings.start_workers)},
@@ -147,7 +148,9 @@ int submit_job(const SubmitFlags& flags, const Invocation& invocation) {
   const auto plan = make_plan(choice.config, choice.inputs);
   if (!plan.ok()) return fail_submit(plan.error().message, status_of_start(plan.error()));
   const nlohmann::json job = job_of(choice, *plan, invocation);
-  const ClusterAnswer answer = ask_cluster(*directory + "/", {{"command", "submit"}, {"job", job}});
+  const ClusterAnswer answer = ask_cluster(*directory + "/", [&job](bool own) {
+    return nlohmann::json{{"command", "submit"}, {"job", own ? job : for_another_user(job)}};
+  });
   if (answer.status == 0 && answer.object.value("start", "") == "self") return start_here(job, *directory);
   return show_answer("submit", answer);
 }

@@ -325,6 +325,9 @@ void ClusterProcess::take_request(std::uint64_t connection, const Peer& peer, co
     const std::string problem = cluster_->refusal(owner, limits, submit.spec, outcome);
     return server_->send(connection, problem.empty() ? start_yourself_answer() : refusal_answer(outcome, problem));
   }
+  if (submit.spec.arguments.empty()) {
+    return server_->send(connection, refusal_answer(jobs::Outcome::kInvalid, "arguments of the run are missing"));
+  }
   submit.request = connection;
   submit.owner = owner;
   submit.limits = limits;

@@ -76,7 +76,6 @@ jobs::JobSpec spec_from(LineReader& in, const nlohmann::json& object, std::strin
   spec.priority = priority_in(object, problem);
   spec.arguments = long_texts(object, "arguments", problem);
   spec.environment = long_texts(object, "environment", problem);
-  if (problem.empty() && spec.arguments.empty()) problem = "arguments of the run are missing";
   return spec;
 }
 

@@ -3,7 +3,8 @@
 //   {"command":"submit","job":{"name","arguments":[…],"working_directory","environment":["A=b"],"min","max","start",
 //                              "priority","deadline_s"|null,"samples_total"|null,"suspends","one_host","most_hosts","hosts":[…]}}
 //                                             -> {"ok":true,"text":"j7 (NAME) is queued","job":"j7"}
-//                                                or {"ok":true,"start":"self"}: the user starts the run
+//                                                or {"ok":true,"start":"self"}: the user starts the run; another user
+//                                                than the cluster's sends no arguments, directory or environment
 //   {"command":"queue"}                       -> {"ok":true,"cluster":{…}}
 //   {"command":"cancel"|"pause"|"resume","job":"j7"}
 //   {"command":"priority","job":"j7","priority":3}

@@ -271,6 +271,43 @@ class Users(Case):
         self.cluster.assert_slots_used_once()
 
 
+# A cluster's socket of another user: prints what it is sent, one line each, and lets every run wait for itself.
+FAKE = """
+import os, socket, sys
+listener = socket.socket(socket.AF_UNIX)
+listener.bind(sys.argv[1] + "/cluster.sock")
+os.chmod(sys.argv[1] + "/cluster.sock", 0o666)
+listener.listen()
+print("ready", flush=True)
+while True:
+    connection, _ = listener.accept()
+    line = connection.makefile().readline()
+    print(line.strip(), flush=True)
+    answer = b'{"ok":true,"start":"self"}' if '"submit"' in line else b'{"ok":false,"text":"no"}'
+    connection.sendall(answer + b"\\n")
+    connection.close()
+"""
+
+
+class Strangers(Case):
+    @unittest.skipUnless(os.geteuid() == 0, "needs root, to be two users")
+    def test_a_cluster_of_another_user_learns_neither_program_nor_environment(self):
+        cluster = Cluster(self)  # for its directories; it is not started
+        os.chmod(cluster.directory, 0o755)
+        place = os.path.join(cluster.directory, "fake")
+        os.mkdir(place)
+        os.chown(place, Users.UID, Users.UID)
+        fake = subprocess.Popen(["/usr/bin/python3", "-c", FAKE, place], stdout=subprocess.PIPE, text=True, user=Users.UID,
+                                group=Users.UID, extra_groups=[])
+        self.addCleanup(lambda: (fake.kill(), fake.wait(), fake.stdout.close()))
+        self.assertEqual(fake.stdout.readline().strip(), "ready")
+        cluster.environment.update(ELASTICTRAIN_SECRET="sixteen-letters-", HF_TOKEN="hf_1", ELASTICTRAIN_CLUSTER=place + "/")
+        self.assertIn("waits for slots as process", cluster.do("submit", "-n", "1:2", "--name", "a", "--", "./program", "word"))
+        job = json.loads(fake.stdout.readline())["job"]
+        self.assertEqual((job["name"], job["min"], job["max"]), ("a", 1, 2))
+        self.assertEqual(job.keys() & {"arguments", "working_directory", "environment"}, set())
+
+
 class BadInput(Case):
     def test_the_cluster_file(self):
         cluster = Cluster(self)
