@@ -152,16 +152,16 @@ int conclude(const CheckFindings& findings) {
   return verdict.status;
 }
 
-Status look_at_checkpoints(const CheckpointConfig& checkpoint, const RunPlan& plan) {
-  if (checkpoint.directory.empty()) return {};
+Status look_at_checkpoints(const RunConfig& config, const RunPlan& plan) {
   const std::string& run = plan.settings.run_name;
-  const std::string directory = with_run_name(checkpoint.directory, run);
+  const std::string directory = checkpoint_directory_of(config, run);
+  if (directory.empty()) return {};
   if (Status writable = try_checkpoint_directory(directory); !writable.ok()) return writable;
   const auto run_directory = run_directory_of(run);
   return may_claim({.directory = directory,
                     .run = run,
                     .run_directory = run_directory.ok() ? *run_directory : "",
-                    .adopts = checkpoint.adopt});
+                    .adopts = config.checkpoint.adopt});
 }
 
 Status look_at_run_directory(const RunPlan& plan) {
@@ -178,7 +178,7 @@ std::vector<Obstacle> look_here(const RunConfig& config, const RunPlan& plan, bo
   if (with_torch) add(check_torch_package(config.command));
   add(look_at_run_directory(plan));
   add(try_log_directory(config.log.directory));
-  const Status checkpoints = look_at_checkpoints(config.checkpoint, plan);
+  const Status checkpoints = look_at_checkpoints(config, plan);
   if (plan.all_local) add(checkpoints);
   if (!plan.all_local && !checkpoints.ok())
     std::cout << "warning: on this machine " << checkpoints.error().message << "\n";

@@ -188,7 +188,7 @@ Choice choose_given(const RunFlags& flags, const Loaded& loaded) {
   }
   choice.inputs = {environment, current_directory(), default_name(config), environment};
   config.checkpoint.directory =
-      with_run_name(config.checkpoint.directory, config.name.empty() ? choice.inputs.default_name : config.name);
+      checkpoint_directory_of(config, config.name.empty() ? choice.inputs.default_name : config.name);
   if (config.name.empty()) return choice;
   const auto directory = run_directory_of(config.name);
   if (!directory.ok()) return failed(directory.error());
@@ -277,8 +277,11 @@ Choice choose_run(const RunFlags& flags, const std::vector<std::string>& program
   return choice;
 }
 
-std::string with_run_name(std::string directory, const std::string& run) {
+std::string checkpoint_directory_of(const RunConfig& config, const std::string& run) {
   constexpr std::string_view kPlace = "{run}";
+  std::string directory = config.checkpoint.directory;
+  const bool shared = !config.cluster.empty() && !config.checkpoint.adopt && !directory.empty();
+  if (shared && directory.find(kPlace) == std::string::npos) return directory + "/" + run;
   for (std::size_t at = directory.find(kPlace); at != std::string::npos; at = directory.find(kPlace, at + run.size())) {
     directory.replace(at, kPlace.size(), run);
   }

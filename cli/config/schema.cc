@@ -227,8 +227,8 @@ void add_training_keys(std::vector<KeySpec>& keys) {
            "effect; 0: they meet in every step",
            "", IntegerField{in<&C::synchronization, &SynchronizationConfig::round_ms>, 0, 60'000}},
           {"checkpoint.directory", "",
-           "directory of checkpoints, of one run at a time; {run} in it is the run's name; passed to the program as "
-           "ELASTICTRAIN_CHECKPOINT_DIR",
+           "directory of checkpoints, of one run at a time; {run} in it is the run's name; in a cluster each job has a "
+           "subdirectory of its name where {run} is missing; passed to the program as ELASTICTRAIN_CHECKPOINT_DIR",
            "", TextField{in<&C::checkpoint, &CheckpointConfig::directory>}},
           {"checkpoint.interval_steps", "steps",
            "steps between two checkpoints; passed to the program as ELASTICTRAIN_CHECKPOINT_EVERY; 0: no checkpoints",

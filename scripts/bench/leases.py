@@ -162,7 +162,7 @@ def suspend_to_file(repetitions, step):
                     cluster.lease()
                     left.append(when(lambda: cluster.held() == [] and cluster.reports()[-1]["phase"] == "waiting", 120,
                                      "an empty run") - asked)
-                    reached = newest_checkpoint(directory)
+                    reached = newest_checkpoint(os.path.join(directory, run.name))
                     asked = time.monotonic()
                     cluster.lease(*places[(turn + 1) % 2])
                     run.wait_step(reached + 3, 120)

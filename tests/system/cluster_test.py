@@ -73,7 +73,8 @@ class Sharing(Case):
         cluster.wait_job("a", lambda job: job["samples"] > 0, "samples")
         self.assertIn("is paused", cluster.do("pause", "a"))
         cluster.wait_job("a", lambda job: job["slots"] == 0 and job["run_phase"] == "waiting", "suspension")
-        cluster.submit("b", 2, 2)
+        self.assertGreater(harness.newest_checkpoint(os.path.join(checkpoints, "a")), 0)
+        cluster.submit("b", 2, 2, checkpoint={"directory": checkpoints})
         cluster.wait_workers("b", 2)
         before = cluster.job("a")["samples"]
         cluster.do("cancel", "b")

@@ -127,6 +127,24 @@ TEST_CASE("the one run that lost its supervisor is resumed with its own configur
   CHECK(std::filesystem::current_path() == home);
 }
 
+TEST_CASE("each job of a cluster has a directory of checkpoints of its own") {
+  RunConfig config = sleeper();
+  CHECK(checkpoint_directory_of(config, "a") == "");
+  config.checkpoint.directory = "saved";
+  CHECK(checkpoint_directory_of(config, "a") == "saved");
+  config.cluster = "lab";
+  CHECK(checkpoint_directory_of(config, "a") == "saved/a");
+  config.checkpoint.adopt = true;
+  CHECK(checkpoint_directory_of(config, "a") == "saved");
+  config.checkpoint = {.directory = "{run}/of/{run}"};
+  CHECK(checkpoint_directory_of(config, "a") == "a/of/a");
+  config.cluster.clear();
+  CHECK(checkpoint_directory_of(config, "a") == "a/of/a");
+  config.checkpoint.directory.clear();
+  config.cluster = "lab";
+  CHECK(checkpoint_directory_of(config, "a") == "");
+}
+
 TEST_CASE("what cannot be resumed is refused with what to do") {
   State state;
   const std::string here = std::filesystem::current_path();
