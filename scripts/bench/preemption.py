@@ -8,6 +8,7 @@ import random
 import re
 import signal
 import tempfile
+import time
 
 import rows
 import torchrun
@@ -16,7 +17,7 @@ from harness import Run, command_of, job, newest_checkpoint, process_parent, sig
 ROOT = rows.ROOT
 PROGRAM = os.path.join(ROOT, "tests", "system", "torch_loading.py")
 START_S = 300  # until workers with torch take part, beside other work
-TIME_LIMIT_S = 30
+TRAINED_S = 20  # of a run with a time limit
 EPOCHS = 2
 
 # What loads the data: nothing, processes of the run's own loader, and one of a loader that the program keeps.
@@ -65,17 +66,20 @@ def all_hosts(run, _):
 WAYS = (notice, term_to_all, time_limit, host_by_host, all_hosts)
 
 
-def preempted(way, loaders, seed, python):
-    """One run that is told to go and is resumed with 1 or 3 workers instead of 2: a Left."""
+def preempted(way, loaders, seed, python, start_s):
+    """One run that is told to go and is resumed with 1 or 3 workers instead of 2: a Left. `start_s`: how long others took until
+    they trained; its own is added."""
     environment = {"PYTHONPATH": os.path.join(ROOT, "train", "python"), "OMP_NUM_THREADS": "1", "PYTHONWARNINGS": "ignore",
                    "ET_EPOCHS": str(EPOCHS), **loaders}
-    limited = ("--time-limit", TIME_LIMIT_S) if way is time_limit else ()
+    limit_s = round(TRAINED_S + 2 * max(start_s))
+    limited = ("--time-limit", limit_s) if way is time_limit else ()
     if limited:
-        environment["ET_STEP_S"] = "0.5"
+        environment["ET_STEP_S"] = str(limit_s / 40)  # three times the limit for all steps
     with tempfile.TemporaryDirectory() as directory:
         with Run(preemption_job(directory, python), map(str, limited), environment=environment) as run:
-            run.wait_size(2, START_S)
             if not limited:
+                run.wait_size(2, START_S)
+                start_s.append(time.monotonic() - run.started)
                 run.wait_more_steps(10, START_S)
             way(run, seed)
             status = run.wait(START_S)
@@ -92,7 +96,8 @@ def preempted(way, loaders, seed, python):
 def preempt(repetitions):
     python = torchrun.python_with_torch()
     choices = list(itertools.islice(itertools.cycle(itertools.product(LOADERS, WAYS)), repetitions))
-    found = [preempted(way, loaders, seed, python) for seed, (loaders, way) in enumerate(choices)]
+    start_s = [10.0]
+    found = [preempted(way, loaders, seed, python, start_s) for seed, (loaders, way) in enumerate(choices)]
     bad = [f"{way.__name__} with {loaders or 'no loaders'}: {left}" for (loaders, way), left in zip(choices, found)
            if left.status != 75 or left.resumed != 0]
     wrong = sum(left.counted != (EPOCHS, EPOCHS) for left in found)
