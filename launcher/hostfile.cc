@@ -19,10 +19,14 @@ std::string_view trim(std::string_view text) {
   return text;
 }
 
-std::string quoted(std::string_view text) {
+std::string printed(std::string_view text) {
   std::string shown;
   for (const char c : text.substr(0, 80)) shown += static_cast<unsigned char>(c) < 0x20 ? '?' : c;
-  return "\"" + shown + "\"";
+  return shown;
+}
+
+std::string quoted(std::string_view text) {
+  return "\"" + printed(text) + "\"";
 }
 
 Error bad(const std::string& what) {
@@ -37,8 +41,18 @@ Result<std::uint32_t> parse_slots(std::string_view digits) {
   return bad("slots must be a number from 1 to " + std::to_string(kMaxSlotsPerHost) + ", not " + quoted(digits));
 }
 
+// The user is one setting for all hosts, or ssh's own for each.
+Error no_host_name(std::string_view name) {
+  const std::string what = quoted(name) + " is not a host name";
+  const auto at = name.find('@');
+  if (at == std::string_view::npos || at == 0 || !is_host_name(name.substr(at + 1))) return bad(what);
+  const std::string user(name.substr(0, at));
+  return bad(what + "; leave out the user, and name it once: --ssh-user " + printed(user) +
+             " (launcher.ssh_user), or for each host in ~/.ssh/config");
+}
+
 Result<Host> make_host(std::string_view name, std::string_view slots) {
-  if (!is_host_name(name)) return bad(quoted(name) + " is not a host name");
+  if (!is_host_name(name)) return no_host_name(name);
   Host host{std::string(name), 1};
   if (slots.empty()) return host;
   auto count = parse_slots(slots);

@@ -65,6 +65,8 @@ TEST_CASE("a bad line is named by file and line with what is wrong") {
   CHECK(message("[fd00::1]:").find("expected :slots") != std::string::npos);
   CHECK(message("[]").find("is not a host name") != std::string::npos);
   CHECK(message("a\x01").find("\"a?\" is not a host name") != std::string::npos);
+  CHECK(message("bob@a slots=2").find("leave out the user, and name it once: --ssh-user bob") != std::string::npos);
+  CHECK(message("bob@-o") == "my/hosts:1: \"bob@-o\" is not a host name");
   CHECK(message("a:4096\na:1").find("in total") != std::string::npos);
 }
 
