@@ -1,6 +1,4 @@
 // `elastictrain init`: writes a commented configuration for what this machine and its batch job offer.
-#include <sched.h>
-
 #include <filesystem>
 #include <fstream>
 #include <iostream>
@@ -14,6 +12,7 @@
 #include "cli/commands/run_client.h"
 #include "cli/commands/run_flags.h"
 #include "launcher/agent/driver_gpus.h"
+#include "launcher/agent/host_facts.h"
 #include "launcher/batch/allocation.h"
 
 namespace elastictrain::cli {
@@ -31,15 +30,9 @@ struct InitFlags {
   bool force = false;
 };
 
-std::size_t usable_cores() {
-  cpu_set_t set;
-  CPU_ZERO(&set);
-  return sched_getaffinity(0, sizeof set, &set) == 0 ? static_cast<std::size_t>(CPU_COUNT(&set)) : 1;
-}
-
 Found look_around() {
   Found found;
-  found.cores = usable_cores();
+  found.cores = launcher::usable_cores();
   found.gpus = launcher::usable_driver_gpus().size();
   const auto environment = process_environment();
   const std::map<std::string, std::string> variables(environment.begin(), environment.end());

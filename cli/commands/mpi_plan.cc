@@ -4,9 +4,9 @@
 
 #include <algorithm>
 #include <cstdlib>
-#include <thread>
 
 #include "cli/output/shell_text.h"
+#include "launcher/agent/host_facts.h"
 #include "launcher/mpi/mpi_launchers.h"
 #include "launcher/mpi/place.h"
 #include "supervisor/core/text.h"
@@ -56,7 +56,7 @@ std::string own_address(const RunConfig& config, const RunPlan& plan) {
 }
 
 launcher::MpiSurroundings surroundings_of(const RunConfig& config, const RunPlan& plan) {
-  const unsigned cores = std::max(1u, std::thread::hardware_concurrency());
+  const std::uint32_t cores = launcher::usable_cores();
   const bool shares = std::any_of(plan.mpi_hosts.begin(), plan.mpi_hosts.end(), [&](const launcher::Host& host) {
     return is_here(plan, host.name) && host.slots > cores;
   });

@@ -6,6 +6,8 @@
 #include <mutex>
 #include <thread>
 
+#include "launcher/agent/host_facts.h"
+
 namespace elastictrain::cli {
 namespace {
 
@@ -37,7 +39,7 @@ void simulate_all(std::vector<SimulatedRun>& runs, bool keep_first_changes,
     }
   };
   std::vector<std::thread> threads;
-  const std::size_t cores = std::max(1U, std::thread::hardware_concurrency());
+  const std::size_t cores = launcher::usable_cores();
   for (std::size_t i = 1; i < std::min(cores, runs.size()); ++i) threads.emplace_back(work);
   work();
   for (std::thread& thread : threads) thread.join();

@@ -6,13 +6,13 @@
 #include <cstdlib>
 #include <filesystem>
 #include <memory>
-#include <thread>
 
 #include "cli/commands/command.h"
 #include "cli/commands/torchrun_line.h"
 #include "cli/config/load.h"
 #include "cli/config/text.h"
 #include "launcher/agent/driver_gpus.h"
+#include "launcher/agent/host_facts.h"
 #include "launcher/batch/allocation.h"
 
 namespace elastictrain::cli {
@@ -129,7 +129,8 @@ std::vector<Argument> arguments_of(const std::shared_ptr<TorchrunOptions>& optio
   const auto pass_flag = [options](const char* name) {
     return [options, name] { options->passed_on.emplace_back(name); };
   };
-  arguments.push_back(flag("--torch", "make an unchanged PyTorch script elastic; its Python needs the package elastictrain",
+  arguments.push_back(flag("--torch",
+                           "make an unchanged PyTorch script elastic; its Python needs the package elastictrain",
                            pass_flag("--torch"))
                           .in(kOwnGroup));
   arguments.push_back(
@@ -145,7 +146,7 @@ std::uint32_t visible_gpus() {
 
 TorchrunSurroundings torchrun_surroundings(const TorchrunOptions& options) {
   TorchrunSurroundings around;
-  around.processors = std::max(1U, std::thread::hardware_concurrency());
+  around.processors = launcher::usable_cores();
   around.gpus = visible_gpus();
   around.names_hosts = std::any_of(options.passed_on.begin(), options.passed_on.end(),
                                    [](const std::string& word) { return word == "--hosts" || word == "--hostfile"; });

@@ -2,6 +2,7 @@
 // Thread: any; reads the system. Errors: an interface that does not exist, by name.
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -11,6 +12,8 @@
 namespace elastictrain::launcher {
 
 std::string host_name();
+// Processors that this process may use: a container, a batch system or taskset may leave it fewer than there are.
+std::uint32_t usable_cores();
 // All except the network and what requires a vendor's library.
 protocol::HostFacts host_facts();
 

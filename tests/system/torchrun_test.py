@@ -80,6 +80,12 @@ class Torchrun(Case):
             self.assertEqual(run.wait(60), 78, run.text())
             self.assertIn("--torch: python3 has no package elastictrain", run.text())
 
+    def test_auto_counts_the_processors_that_the_command_may_use(self):
+        one = str(min(os.sched_getaffinity(0)))
+        done = subprocess.run(["taskset", "-c", one, BINARY, "torchrun", "--nproc-per-node", "cpu", "--dry-run", "a.py"],
+                              capture_output=True, text=True, timeout=60)
+        self.assertRegex(done.stdout, ": 1 workers? to start with", done.stderr)
+
     def test_what_cannot_be_followed_is_refused(self):
         for words, text in (((), "name the program"), (("--nnodes", "2", "a.py"), "-H hostA,hostB"),
                             (("--node-rank", "1", "a.py"), "one command starts the workers of all hosts"),
