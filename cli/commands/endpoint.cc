@@ -29,12 +29,11 @@ void say(const std::string& text) {
 
 Result<std::string> secret_of(const HostsConfig& hosts) {
   std::string set = launcher::take_secret_variable();
-  if (!set.empty() && set.size() < launcher::kMinSecretBytes) {
-    return Error{ErrorCode::kInvalid, std::string(launcher::kSecretVariable) + " has less than " +
-                                          std::to_string(launcher::kMinSecretBytes) +
-                                          " characters: openssl rand -hex 32"};
+  if (!set.empty()) {
+    const Status strong = launcher::check_secret(set);
+    if (strong.ok()) return set;
+    return Error{ErrorCode::kInvalid, std::string(launcher::kSecretVariable) + ": " + strong.error().message};
   }
-  if (!set.empty()) return set;
   if (!hosts.secret_file.empty()) return launcher::read_secret(hosts.secret_file);
   const auto directory = state_directory();
   if (!directory.ok()) return directory.error();

@@ -21,6 +21,7 @@
 #include "cli/config/text.h"
 #include "launcher/process/process.h"
 #include "launcher/python_command.h"
+#include "launcher/rendezvous/secret.h"
 
 namespace elastictrain::cli {
 namespace {

@@ -6,7 +6,9 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
+#include <cmath>
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
@@ -17,6 +19,11 @@ namespace elastictrain::launcher {
 namespace {
 
 constexpr std::size_t kMaxSecretBytes = 4096;
+constexpr double kMinBits = 128;
+constexpr double kTolerance = 16;   // what chance may take from the estimate of 128 random bits
+constexpr double kBitsInWords = 2;  // of a letter
+constexpr double kBitsInRow = 1;    // of a character that continues a sequence
+constexpr std::size_t kWordLength = 4;
 constexpr const char* kPurpose = "elastictrain rendezvous 1";
 
 Error unusable(const std::string& path, const std::string& why) {
@@ -44,6 +51,57 @@ Status check_private(const std::string& path, int file) {
   // A volume of secrets belongs to root and may be readable for a group of the container's.
   if ((info.st_mode & S_IRWXO) != 0) return unusable(path, "other users can read it; chmod 600 it");
   return {};
+}
+
+bool is_lower(char c) {
+  return c >= 'a' && c <= 'z';
+}
+bool is_upper(char c) {
+  return c >= 'A' && c <= 'Z';
+}
+bool is_digit(char c) {
+  return c >= '0' && c <= '9';
+}
+bool is_hex(char c) {
+  return is_digit(c) || (c >= 'a' && c <= 'f') || (c >= 'A' && c <= 'F');
+}
+
+// Of one character, by the kinds of characters that there are.
+double bits_of_alphabet(std::string_view text) {
+  if (std::all_of(text.begin(), text.end(), is_digit)) return std::log2(10.0);
+  if (std::all_of(text.begin(), text.end(), is_hex)) return 4;
+  const bool others =
+      !std::all_of(text.begin(), text.end(), [](char c) { return is_digit(c) || is_lower(c) || is_upper(c); });
+  const double letters = (std::any_of(text.begin(), text.end(), is_lower) ? 26 : 0) +
+                         (std::any_of(text.begin(), text.end(), is_upper) ? 26 : 0);
+  return std::log2(letters + (std::any_of(text.begin(), text.end(), is_digit) ? 10 : 0) + (others ? 33 : 0));
+}
+
+// What the text repeats counts once.
+std::string_view without_repetition(std::string_view text) {
+  for (std::size_t period = 1; period <= text.size() / 2; ++period) {
+    if (text.substr(period) == text.substr(0, text.size() - period)) return text.substr(0, period);
+  }
+  return text;
+}
+
+// "aaaa", "3456", "fedc".
+bool continues_row(std::string_view text, std::size_t place) {
+  if (place < 2) return false;
+  const int step = text[place] - text[place - 1];
+  return step >= -1 && step <= 1 && text[place - 1] - text[place - 2] == step;
+}
+
+// The length of the letters of one case around a place. Random text of letters of both cases and digits has few long
+// ones.
+std::size_t word_length(std::string_view text, std::size_t place) {
+  const auto same = is_lower(text[place]) ? is_lower : is_upper;
+  if (!same(text[place])) return 0;
+  std::size_t first = place;
+  std::size_t end = place;
+  while (first > 0 && same(text[first - 1])) --first;
+  while (end < text.size() && same(text[end])) ++end;
+  return end - first;
 }
 
 std::string random_text() {
@@ -76,6 +134,26 @@ Status make_secret(const std::string& path) {
 
 }  // namespace
 
+double estimated_bits(std::string_view secret) {
+  const std::string_view text = without_repetition(secret.substr(0, kMaxSecretBytes));
+  if (text.empty()) return 0;
+  const double each = bits_of_alphabet(text);
+  const bool may_have_words = !std::all_of(text.begin(), text.end(), is_hex);
+  double bits = 0;
+  for (std::size_t place = 0; place < text.size(); ++place) {
+    const bool in_word = may_have_words && word_length(text, place) >= kWordLength;
+    bits += continues_row(text, place) ? kBitsInRow : in_word ? kBitsInWords : each;
+  }
+  return bits;
+}
+
+Status check_secret(const std::string& secret) {
+  if (estimated_bits(secret) >= kMinBits - kTolerance) return {};
+  return Error{ErrorCode::kInvalid,
+               "the secret is weak: whoever records one connection can try words and short texts without end; it needs "
+               "128 bits of chance, which this makes: openssl rand -hex 32"};
+}
+
 std::string take_secret_variable() {
   const char* set = std::getenv(kSecretVariable);
   std::string secret = set == nullptr ? "" : set;
@@ -95,10 +173,7 @@ Result<std::string> read_secret(const std::string& path) {
   if (count < 0) return unusable(path, std::strerror(errno));
   text.resize(static_cast<std::size_t>(count));
   while (!text.empty() && (text.back() == '\n' || text.back() == '\r')) text.pop_back();
-  if (text.size() < kMinSecretBytes) {
-    return unusable(path, "a secret has at least " + std::to_string(kMinSecretBytes) +
-                              " characters that nobody can guess: openssl rand -hex 32");
-  }
+  if (const Status strong = check_secret(text); !strong.ok()) return unusable(path, strong.error().message);
   return text;
 }
 

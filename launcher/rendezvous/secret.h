@@ -5,6 +5,7 @@
 #pragma once
 
 #include <string>
+#include <string_view>
 
 #include "supervisor/protocol/result.h"
 #include "supervisor/transport/frame_connection.h"
@@ -12,7 +13,12 @@
 namespace elastictrain::launcher {
 
 inline constexpr const char* kSecretVariable = "ELASTICTRAIN_SECRET";
-inline constexpr std::size_t kMinSecretBytes = 16;
+
+// How many bits of chance a secret may have been made of, at most: words, sequences and repetitions count little. Pure.
+double estimated_bits(std::string_view secret);
+// kInvalid, with the command that makes a good one: whoever reaches an endpoint can try secrets, also afterwards with
+// what they have recorded.
+Status check_secret(const std::string& secret);
 
 // Taken out of the environment, so that no worker inherits it. Empty: there is none.
 std::string take_secret_variable();

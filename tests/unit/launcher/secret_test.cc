@@ -13,6 +13,8 @@ using namespace elastictrain::launcher;
 
 namespace {
 
+const std::string kStrong = "8f3a91c07be25d4416e8a0b97f1c35d2";  // 128 bits
+
 struct Directory {
   Directory() {
     char pattern[] = "/tmp/et-secret-XXXXXX";
@@ -48,12 +50,27 @@ TEST_CASE("a secret that is missing, weak or public is refused") {
   const std::string path = directory.path + "/secret";
   CHECK(read_secret(path).error().code == ErrorCode::kUnavailable);
   write_file(path, "0123456789abcde\n", 0600);
-  CHECK(read_secret(path).error().message.find("at least 16 characters") != std::string::npos);
-  write_file(path, "0123456789abcdef\n", 0644);
+  CHECK(read_secret(path).error().message.find("openssl rand -hex 32") != std::string::npos);
+  write_file(path, kStrong + "\n", 0644);
   CHECK(read_secret(path).error().message.find("other users can read it") != std::string::npos);
   ::chmod(path.c_str(), 0640);
-  CHECK(read_secret(path).value() == "0123456789abcdef");
+  CHECK(read_secret(path).value() == kStrong);
   CHECK(read_secret(directory.path).error().code == ErrorCode::kInvalid);
+}
+
+TEST_CASE("what chance may have made is told from words, sequences and repetitions") {
+  for (const char* weak : {"", "secret", "0123456789abcdef", "ffffffffffffffffffffffffffffffffffffffffffffffff",
+                           "correct-horse-battery-staple", "abcabcabcabcabcabcabcabcabcabcabcabcabcabcabcabc",
+                           "a very long password for the cluster 2026", "20261126221530", "aq3Zt9Lm"}) {
+    CAPTURE(weak);
+    CHECK(!check_secret(weak).ok());
+  }
+  for (const char* strong :
+       {"8f3a91c07be25d4416e8a0b97f1c35d2", "b9Zq3sKf81LxTdVwYc0GhP", "J8kq2Zr7/Qm0bNfXy5TtUeWv1oHsDgLcA4iR9pKzM3E="}) {
+    CAPTURE(strong);
+    CHECK(check_secret(strong).ok());
+  }
+  CHECK(estimated_bits("8f3a91c07be25d4416e8a0b97f1c35d2") == doctest::Approx(128));
 }
 
 TEST_CASE("the secret leaves the environment") {
