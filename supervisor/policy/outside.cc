@@ -18,6 +18,8 @@ namespace {
 
 constexpr std::size_t kMaxCodeBytes = 64;
 constexpr std::size_t kMaxNumbers = 64;
+constexpr std::uint32_t kMaxBatch = 1U << 30;  // as batch.per_worker
+constexpr double kMaxFactor = 1e6;
 constexpr std::string_view kOurFields[] = {"seq",  "t",      "up",      "event",   "policy",
                                            "code", "reason", "workers", "replace", "because"};
 
@@ -56,6 +58,21 @@ void make_fit(heuristics::Reason& reason) {
   }
 }
 
+// A policy with a mistake must not set a batch or a rate that no training survives.
+Status check_bounds(const heuristics::JobDecision& job) {
+  const auto batch = job.per_worker_batch;
+  if (batch && (*batch == 0 || *batch > kMaxBatch)) {
+    return Error{ErrorCode::kInvalid, "per_worker_batch is " + std::to_string(*batch) + "; it must be from 1 to " +
+                                          std::to_string(kMaxBatch)};
+  }
+  const auto factor = job.learning_rate_factor;
+  if (factor && !(*factor >= 1 / kMaxFactor && *factor <= kMaxFactor)) {
+    return Error{ErrorCode::kInvalid,
+                 "learning_rate_factor is " + std::to_string(*factor) + "; it must be from 0.000001 to 1000000"};
+  }
+  return {};
+}
+
 struct NoMemory final : heuristics::PolicyState {
   std::unique_ptr<PolicyState> clone() const override { return std::make_unique<NoMemory>(); }
 };
@@ -83,6 +100,7 @@ Result<heuristics::Decision> read_decision(std::string_view text) {
                                           std::to_string(decision->jobs.size())};
   }
   heuristics::JobDecision& job = decision->jobs.front();
+  if (const Status bounded = check_bounds(job); !bounded.ok()) return bounded.error();
   if (job.reason.code.empty()) job.reason.code = job.reason.text.empty() ? "no_reason" : "own_reason";
   if (job.reason.text.empty()) job.reason.text = job.reason.code;
   make_fit(job.reason);

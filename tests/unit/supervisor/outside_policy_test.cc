@@ -259,6 +259,18 @@ TEST_CASE("the output of an external policy fits into the journal") {
   CHECK(reason.numbers[2].first == "mine");
 }
 
+TEST_CASE("a batch or a rate that no training survives is a mistake of the policy") {
+  const auto problem = [](const std::string& fields) {
+    const auto decision = read_decision(R"({"jobs":[{)" + fields + R"(,"reason":{"code":"c"}}]})");
+    return decision.ok() ? "" : decision.error().message;
+  };
+  CHECK(problem(R"("per_worker_batch":64,"learning_rate_factor":0.5)").empty());
+  CHECK(contains(problem(R"("per_worker_batch":0)"), "per_worker_batch is 0; it must be from 1 to 1073741824"));
+  CHECK(contains(problem(R"("per_worker_batch":4294967295)"), "per_worker_batch is 4294967295"));
+  CHECK(contains(problem(R"("learning_rate_factor":1e300)"), "learning_rate_factor is 1"));
+  CHECK(contains(problem(R"("learning_rate_factor":-1)"), "it must be from 0.000001 to 1000000"));
+}
+
 // The decisions of the examples for a job that scales well up to two workers and not beyond.
 std::vector<std::uint32_t> sizes_by(const Outside& outside) {
   RunnerSettings settings;
