@@ -21,7 +21,6 @@
 #include "cli/config/text.h"
 #include "launcher/process/process.h"
 #include "launcher/python_command.h"
-#include "launcher/rendezvous/secret.h"
 
 namespace elastictrain::cli {
 namespace {

@@ -2,6 +2,7 @@
 // knows.
 #include <algorithm>
 #include <chrono>
+#include <cstdio>
 #include <cstring>
 #include <exception>
 #include <new>
@@ -13,6 +14,7 @@
 
 struct et_session {
   elastictrain::Session session;
+  int callbacks = 0;  // of this session that run now
 };
 
 namespace {
@@ -117,6 +119,18 @@ std::chrono::milliseconds wait_of(std::uint64_t wait_ms) {
   return std::chrono::milliseconds(std::min(wait_ms, kMost));
 }
 
+// While one exists the session stands: what called the callback goes on in it.
+class Calling {
+ public:
+  explicit Calling(et_session* session) : session_(session) { ++session_->callbacks; }
+  ~Calling() { --session_->callbacks; }
+  Calling(const Calling&) = delete;
+  Calling& operator=(const Calling&) = delete;
+
+ private:
+  et_session* const session_;
+};
+
 void call_back(et_change_callback callback, void* user_data, const elastictrain::Change& change) {
   const et_change out = {sizeof(et_change),    change.generation,          change.rank,
                          change.world_size,    change.previous_world_size, change.joined_now ? 1U : 0U,
@@ -146,6 +160,14 @@ et_status et_session_create(et_session** session) {
 }
 
 void et_session_destroy(et_session* session) {
+  if (session != nullptr && session->callbacks > 0) {
+    constexpr const char* kRefused =
+        "et_session_destroy() in a callback of the session is refused: destroy it after the call that made the "
+        "callback";
+    (void)std::fprintf(stderr, "elastictrain: %s\n", kRefused);
+    (void)complain(ET_ERROR_INVALID, kRefused);
+    return;
+  }
   delete session;
 }
 
@@ -240,7 +262,10 @@ et_status et_on_change(et_session* session, et_change_callback callback, void* u
   if (session == nullptr) return null_argument();
   return guarded([&] {
     if (callback == nullptr) return session->session.on_change(nullptr);
-    session->session.on_change([=](const elastictrain::Change& change) { call_back(callback, user_data, change); });
+    session->session.on_change([=](const elastictrain::Change& change) {
+      const Calling calling(session);
+      call_back(callback, user_data, change);
+    });
   });
 }
 
@@ -251,12 +276,14 @@ et_status et_step_hooks(et_session* session, et_before_step before, et_after_ste
     std::function<void(const elastictrain::StepReport&)> last;
     if (before != nullptr) {
       first = [=](const elastictrain::Batch& batch) {
+        const Calling calling(session);
         const et_batch out = to_c(batch);
         before(&out, user_data);
       };
     }
     if (after != nullptr) {
       last = [=](const elastictrain::StepReport& report) {
+        const Calling calling(session);
         const et_step_report out = to_c(report);
         after(&out, user_data);
       };

@@ -174,7 +174,7 @@ ET_API const char* et_last_error(void); /* of the calling thread; never NULL */
 ET_API void et_ignore_notices(int64_t worker);
 
 ET_API et_status et_session_create(et_session** session);
-ET_API void et_session_destroy(et_session* session); /* NULL is allowed */
+ET_API void et_session_destroy(et_session* session); /* NULL is allowed; refused in a callback of the session */
 ET_API et_status et_share_state(et_session* session, const char* name, void* data, size_t bytes);
 ET_API et_status et_share_model(et_session* session, const char* name, float* data, size_t count);
 /* `ordinal`: in: the device's number, or -1 for that of the slot; out: the number in use. Call before sharing state. */
