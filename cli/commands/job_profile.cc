@@ -19,6 +19,9 @@ using Json = nlohmann::json;
 
 constexpr double kMaxWorkers = 100'000;
 constexpr double kMaxSamples = 1 << 30;
+constexpr double kMaxStep_s = 1e6;
+constexpr double kMaxSteps = 1e12;
+constexpr std::size_t kMaxPoints = 200;  // the fit's time grows with their cube
 constexpr const char* kColumns = "workers,batch,step_s";
 
 struct Row {
@@ -47,10 +50,13 @@ bool is_whole(double value, double max) {
 Status add_row(JobProfile& profile, const Row& row, const std::string& where) {
   if (!is_whole(row.workers, kMaxWorkers)) return wrong(where, "workers must be a whole number from 1 to 100000");
   if (!is_whole(row.batch, kMaxSamples)) return wrong(where, "batch must be the whole number of samples of one worker");
-  if (!(row.step_s > 0) || !std::isfinite(row.step_s)) return wrong(where, "step_s must be seconds, more than 0");
-  if (!(row.steps > 0) || !std::isfinite(row.steps)) return wrong(where, "steps must be more than 0");
+  if (!(row.step_s > 0 && row.step_s <= kMaxStep_s))
+    return wrong(where, "step_s must be seconds, more than 0 and at most 1000000");
+  if (!(row.steps > 0 && row.steps <= kMaxSteps)) return wrong(where, "steps must be more than 0 and at most 1e12");
   profile.measured.add({static_cast<std::uint32_t>(row.workers), row.batch, row.step_s}, row.steps);
-  return {};
+  if (profile.measured.points().size() <= kMaxPoints) return {};
+  return wrong(where, "more than " + std::to_string(kMaxPoints) +
+                          " different sizes and batches: leave out some, those between others first");
 }
 
 std::optional<double> number_of(std::string_view text) {

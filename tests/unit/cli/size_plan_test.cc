@@ -72,11 +72,24 @@ TEST_CASE("errors in a table name the line") {
   CHECK(wrong("workers,batch,step_s\n\n1,2,x\n").find("t.csv:3: step_s 'x' is not a number") == 0);
   CHECK(wrong("workers,batch,step_s\n1.5,2,1\n").find("t.csv:2: workers must be a whole number") == 0);
   CHECK(wrong("workers,batch,step_s\n1,2,0\n").find("t.csv:2: step_s must be seconds, more than 0") == 0);
+  CHECK(wrong("workers,batch,step_s\n1,2,1e308\n").find("t.csv:2: step_s must be seconds, more than 0 and at most") ==
+        0);
+  CHECK(wrong("workers,batch,step_s\n1,2,nan\n").find("t.csv:2: step_s must be seconds") == 0);
+  CHECK(wrong("workers,batch,step_s,steps\n1,2,1,inf\n").find("t.csv:2: steps must be more than 0 and at most") == 0);
   CHECK(wrong("[{\"workers\":2}]").find("t.csv: entry 1: batch must be") == 0);
   CHECK(wrong("[{\"worker\":2}]").find("t.csv: entry 1: there is no 'worker'") == 0);
   CHECK(wrong("[1]").find("t.csv: entry 1: it must be an object") == 0);
   CHECK(wrong("{}").find("t.csv: there is no \"measured\"") == 0);
   CHECK(wrong("[{").find("t.csv: the file is not valid JSON") == 0);
+}
+
+TEST_CASE("a table of too many sizes is refused before anything is fitted") {
+  std::string rows = "workers,batch,step_s\n";
+  for (int workers = 1; workers <= 20'000; ++workers) rows += std::to_string(workers) + ",32,0.5\n";
+  CHECK(wrong(rows).find("t.csv:202: more than 200 different sizes and batches") == 0);
+  std::string often = "workers,batch,step_s\n";
+  for (int row = 0; row < 20'000; ++row) often += std::to_string(1 + row % 8) + ",32,0.5\n";
+  CHECK(profile_of_table(often, "t.csv")->measured.points().size() == 8);
 }
 
 TEST_CASE("records of a run become its figures, and what is no view changes nothing") {
