@@ -10,6 +10,7 @@
 #include "cli/commands/command.h"
 #include "cli/commands/exit_code.h"
 #include "cli/output/cluster_text.h"
+#include "cli/output/one_line.h"
 #include "cli/output/style.h"
 #include "supervisor/protocol/json_text.h"
 
@@ -32,7 +33,7 @@ int show_queue(const QueueFlags& flags) {
   if (flags.json) {
     std::cout << json_text(cluster) << "\n";
   } else {
-    std::cout << render_queue(cluster, flags.all, room_of(STDOUT_FILENO));
+    std::cout << render_queue(in_one_line(cluster), flags.all, room_of(STDOUT_FILENO));
   }
   return std::cout.flush() ? kExitSuccess : kExitFailure;
 }

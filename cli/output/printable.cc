@@ -14,8 +14,9 @@ struct Control {
   std::size_t size = 0;
 };
 
-bool changes_direction(std::uint32_t value) {
-  return (value >= 0x202a && value <= 0x202e) || (value >= 0x2066 && value <= 0x2069);
+// Marks of direction, and the separators of lines and paragraphs, which some programs take for line ends.
+bool changes_layout(std::uint32_t value) {
+  return (value >= 0x2028 && value <= 0x202e) || (value >= 0x2066 && value <= 0x2069);
 }
 
 Control control_at(std::string_view text, Lines lines) {
@@ -27,7 +28,7 @@ Control control_at(std::string_view text, Lines lines) {
   if (byte(0) == 0xc2 && byte(1) >= 0x80 && byte(1) <= 0x9f) return {byte(1), 2};
   const std::uint32_t value = 0x2000 | (byte(1) & 0x3f) << 6 | (byte(2) & 0x3f);
   const bool is_e2 = byte(0) == 0xe2 && (byte(1) & 0xc0) == 0x80 && (byte(2) & 0xc0) == 0x80;
-  return {value, is_e2 && changes_direction(value) ? 3U : 0U};
+  return {value, is_e2 && changes_layout(value) ? 3U : 0U};
 }
 
 // Bytes at the end of `text` that may be the beginning of a control.

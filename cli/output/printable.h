@@ -1,6 +1,7 @@
-// Purpose: text of programs, hosts and files, made harmless for a terminal: control characters and marks that change
-// the direction of writing become visible. Everything that the commands print passes through here, except the lines of
-// workers, which are their own, and our own colours. Thread: any, one at a time for a stream.
+// Purpose: text of programs, hosts and files, made harmless for a terminal: control characters, marks that change the
+// direction of writing, and the line separators of Unicode become visible. Everything that the commands print passes
+// through here, except the lines of workers, which are their own, and our own colours. Thread: any, one at a time for a
+// stream.
 #pragma once
 
 #include <memory>

@@ -6,6 +6,7 @@
 #include "cli/output/cluster_text.h"
 #include "cli/output/event_text.h"
 #include "cli/output/explanation.h"
+#include "cli/output/one_line.h"
 #include "cli/output/printable.h"
 #include "cli/output/run_output.h"
 #include "cli/output/since.h"
@@ -57,7 +58,13 @@ TEST_CASE("what could change a terminal becomes visible, and other text stays") 
   CHECK(printable("\xe2\x80\xae"
                   "exe.txt\xe2\x81\xa9") == "\\u202eexe.txt\\u2069");
   CHECK(printable("Größe 训练 €\xe2\x80\x93") == "Größe 训练 €\xe2\x80\x93");
+  CHECK(printable("a\xe2\x80\xa8 b\xe2\x80\xa9 c\xc2\x85") == "a\\u2028 b\\u2029 c\\u0085");
   CHECK(printable(std::string("\0", 1)) == "\\x00");
+}
+
+TEST_CASE("no text of an answer makes a line of its own") {
+  const nlohmann::json answer = {{"name", "a\nroot"}, {"hosts", {{{"host", "b\u2028c"}, {"slots", 2}}}}};
+  CHECK(in_one_line(answer).dump() == R"({"hosts":[{"host":"b\\u2028c","slots":2}],"name":"a\\x0aroot"})");
 }
 
 TEST_CASE("a stream is made printable as long as it is wanted, also where text comes in pieces") {
