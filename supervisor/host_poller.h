@@ -20,21 +20,29 @@ class HostPoller {
   using Failed = std::function<void(const std::string&)>;
 
   HostPoller(asio::io_context& io, launcher::HostSource& source, Offered offered, Failed failed)
-      : source_(source), offered_(std::move(offered)), failed_(std::move(failed)), timer_(io) {}
+      : source_(source), offered_(std::move(offered)), failed_(std::move(failed)), timer_(io), first_(io) {}
 
-  void start() { poll(); }
+  enum class Begin {
+    kAnew,  // without an answer soon, or after a failure, a run begins with no host: its time to start runs from then
+            // on
+    kTakeOver  // the hosts that the run has stay until the first answer
+  };
+  void start(Begin begin);
   void stop();
 
  private:
   void poll();
+  void begin_without_answer();
   void answered(const Result<std::vector<launcher::Host>>& hosts);
 
   launcher::HostSource& source_;
   Offered offered_;
   Failed failed_;
   asio::steady_timer timer_;
+  asio::steady_timer first_;  // for the first answer
   std::string last_failure_;
   bool answered_once_ = false;
+  Begin begin_ = Begin::kAnew;
   std::shared_ptr<char> life_ = std::make_shared<char>();
 };
 
