@@ -58,12 +58,12 @@ void Checkpoints::resume() {
     reports.tell(protocol::kCheckpointResumed, reason_of(*loaded, store.directory(), skipped.size()));
     return begin_beyond(loaded->newest_generation);
   }
-  if (loaded.error().code != ErrorCode::kUnavailable) parts_.lifecycle.fail(loaded.error().message);
+  if (loaded.error().code != ErrorCode::kUnavailable) parts_.lifecycle.fail<CheckpointError>(loaded.error().message);
   if (environment.saved_step != 0) {
-    parts_.lifecycle.fail(loaded.error().message + ", where this run wrote that of step " +
-                          std::to_string(environment.saved_step) +
-                          ": mount the directory or restore its files; to begin at the first step: elastictrain run "
-                          "--resume NAME --fresh");
+    parts_.lifecycle.fail<CheckpointError>(
+        loaded.error().message + ", where this run wrote that of step " + std::to_string(environment.saved_step) +
+        ": mount the directory or restore its files; to begin at the first step: elastictrain run "
+        "--resume NAME --fresh");
   }
   reports.tell(protocol::kCheckpointNone, loaded.error().message + "; this run starts at its first step");
   if (const auto listing = store.list()) begin_beyond(listing->newest_generation);

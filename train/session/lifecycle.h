@@ -28,9 +28,10 @@ struct Lifecycle {
   // shares with others is not its own.
   bool is_inherited() const { return process != ::getpid(); }
   bool is_running() const { return outcome == Outcome::kRunning; }
+  template <class Failure = SessionError>
   [[noreturn]] void fail(const std::string& message) {
     failed = true;
-    throw SessionError(message);
+    throw Failure(message);
   }
   void require_own_process() const {
     if (!is_inherited()) return;

@@ -12,14 +12,13 @@ using heuristics::leases::Claims;
 
 namespace {
 
-constexpr int kPreempted = 75;  // a run's state is saved, it may be started again
+constexpr int kPreempted = 75;          // a run's state is saved, it may be started again
 constexpr int kUnavailableStatus = 69;  // too few workers could start: a host was not there
-constexpr int kCannotGoOn = 70;
 constexpr double kFirstDelay_s = 1;
 constexpr double kLongestDelay_s = 60;
 
-// A run ends with kUnavailableStatus also when it has too few workers left and has saved nothing: then there is nothing to
-// go on with.
+// A run ends with kUnavailableStatus also when it has too few workers left and has saved nothing: then there is nothing
+// to go on with.
 bool may_be_started_again(const Job& job, int status) {
   return status == kPreempted || (status == kUnavailableStatus && job.samples <= job.samples_at_start);
 }
@@ -405,7 +404,7 @@ void Cluster::handle(const Probed& event, double now_s) {
   }
   const bool holds_nothing = event.state == State::kNoRun && waited;
   if (holds_nothing || now_s - job.lost_s >= settings_.orphan_grace_s) {
-    finish(job, kCannotGoOn, "its supervisor was lost and did not come back", now_s);
+    finish(job, kUnavailableStatus, "its supervisor was lost and did not come back", now_s);
   }
 }
 

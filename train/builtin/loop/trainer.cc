@@ -24,6 +24,7 @@ constexpr int kExitUsage = 64;
 constexpr int kExitData = 65;
 constexpr int kExitNoInput = 66;
 constexpr int kExitSoftware = 70;
+constexpr int kExitSystem = 71;
 
 // One write per line, so that lines of several workers never mix.
 void print_line(const std::string& line) {
@@ -176,10 +177,12 @@ int run_trainer(const TrainerOptions& options) {
   if (!valid) return fail(kExitUsage, valid.error().message);
   try {
     return train_model(options);
+  } catch (const CheckpointError& error) {
+    return fail(kExitNoInput, error.what());
   } catch (const SessionError& error) {
     return fail(kExitSoftware, error.what());
   } catch (const std::bad_alloc&) {
-    return fail(kExitSoftware, "not enough memory for the model or the data; use smaller ones or fewer workers");
+    return fail(kExitSystem, "not enough memory for the model or the data; use smaller ones or fewer workers");
   } catch (const std::exception& error) {
     return fail(kExitSoftware, error.what());
   }

@@ -84,6 +84,12 @@ class ELASTICTRAIN_CPP_API SessionError : public std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
+// The checkpoints that the run is to continue from are gone, damaged, or those of another model or data set.
+class ELASTICTRAIN_CPP_API CheckpointError : public SessionError {
+ public:
+  using SessionError::SessionError;
+};
+
 // A collective between two steps that a loss has ended. Call next_batch() again: the run has recovered, or is over.
 // What the call was to change is undefined, and other workers may have completed it.
 class ELASTICTRAIN_CPP_API SessionInterrupted : public SessionError {
