@@ -35,6 +35,7 @@ class RunLink;
 struct SupervisorOptions {
   core::RunSettings settings;
   RunStart start = RunStart::kFresh;
+  std::string ended_config;     // takes its place when the run has finished, with what nobody needs any more left out
   std::string recorded_config;  // kept in the run's directory for a supervisor that takes the run over; not read here
   WorkerProgram program;
   std::string run_directory;                     // made with mode 0700

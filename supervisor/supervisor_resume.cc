@@ -96,10 +96,11 @@ Status Supervisor::Impl::listen_for_agents() {
 // A run that cannot be taken over later still trains.
 void Supervisor::Impl::save_record(std::optional<RunRecord::End> end) {
   const AgentTableOptions& agents = agents_.options();
-  const Status saved =
-      save_run_record(directory_->path(),
-                      {options_.settings.run_name, ELASTICTRAIN_VERSION, agents.bootstrap.key, agents_.port(),
-                       agents.listen.addresses, agents.bootstrap.addresses, options_.recorded_config, std::move(end)});
+  const bool is_over = end && end->exit_status == 0 && !end->can_continue && !options_.ended_config.empty();
+  const std::string& config = is_over ? options_.ended_config : options_.recorded_config;
+  const Status saved = save_run_record(
+      directory_->path(), {options_.settings.run_name, ELASTICTRAIN_VERSION, agents.bootstrap.key, agents_.port(),
+                           agents.listen.addresses, agents.bootstrap.addresses, config, std::move(end)});
   if (saved.ok()) return;
   tell(core::Tell::Level::kWarning, saved.error().message + "; this run cannot be resumed");
 }
@@ -131,9 +132,11 @@ Status Supervisor::Impl::look_back() {
     resumed_->target = options_.cluster == nullptr ? options_.settings.start_workers : options_.settings.max_workers;
     resumed_->target_reason = "the size to start with";
   }
-  const auto history = read_journal_lines(directory_->journal_path(), [this](const JournalLine& line) {
+  std::string owner;
+  const auto history = read_journal_lines(directory_->journal_path(), [this, &owner](const JournalLine& line) {
     if (!line.record) return;
     const core::Record& record = *line.record;
+    if (const auto* opened = std::get_if<core::record::RunOpened>(&record)) owner = opened->run;
     const auto* continued = std::get_if<core::record::RunResumed>(&record);
     if (continued != nullptr && continued->anew.value_or(false)) life_began_s_ = line.up_s.value_or(0);
     if (const auto* idle = std::get_if<core::record::Idle>(&record)) idle_times_.recall(idle->idle_ms / 1e3);
@@ -144,6 +147,12 @@ Status Supervisor::Impl::look_back() {
     if (options_.on_journal) options_.on_journal(record);
   });
   if (!history.ok()) return history.error();
+  if (!owner.empty() && owner != options_.settings.run_name) {
+    return Error{ErrorCode::kMismatch, directory_->journal_path() + " is the journal of run " + owner +
+                                           ", not of run " + options_.settings.run_name +
+                                           ": put the right file in its place, or " +
+                                           remedy(options_.settings.run_name)};
+  }
   up_before_s_ = history->up_s;
   if (options_.start == RunStart::kStartAgain) life_began_s_ = up_before_s_;
   return {};

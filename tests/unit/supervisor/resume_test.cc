@@ -150,6 +150,36 @@ TEST_CASE("the record of a run is for its owner only, and loses its key when the
   CHECK(again.error().message.find("has ended") != std::string::npos);
 }
 
+TEST_CASE("what a finished run does not need any more leaves its record") {
+  LostSupervisor scene;
+  scene.options.ended_config = "without values";
+  REQUIRE(scene.open().ok());
+  scene.run([&] {
+    scene.status_when([](const Json& s) { return is_whole(s, 2); });
+    scene.ask(R"({"command":"stop","now":true})");
+  });
+  const auto ended = load_run_record(scene.options.run_directory);
+  REQUIRE(ended.ok());
+  REQUIRE(ended->end.has_value());
+  CHECK(ended->end->exit_status == 0);
+  CHECK(ended->config == "without values");
+}
+
+TEST_CASE("the journal of another run is refused") {
+  LostSupervisor scene;
+  scene.lose_supervisor();
+  const std::string path = scene.options.run_directory + "/" + control::kJournalName;
+  std::string journal = test::read_file(path);
+  const std::string own = "\"run\":\"" + scene.options.settings.run_name + "\"";
+  REQUIRE(journal.find(own) != std::string::npos);
+  journal.replace(journal.find(own), own.size(), "\"run\":\"another\"");
+  std::ofstream(path) << journal;
+  const Status refused = scene.open();
+  REQUIRE(!refused.ok());
+  CHECK(refused.error().code == ErrorCode::kMismatch);
+  CHECK(refused.error().message.find("is the journal of run another, not of run ") != std::string::npos);
+}
+
 TEST_CASE("of two that take a run over the second is refused") {
   LostSupervisor scene;
   scene.lose_supervisor();
