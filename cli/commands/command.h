@@ -106,6 +106,7 @@ Command make_init(Invocation& invocation);
 Command make_top(Invocation& invocation);
 Command make_worker(Invocation& invocation);
 Command make_completion(Invocation& invocation);
+Command make_complete(Invocation& invocation);
 Command make_agent(Invocation& invocation);
 Command make_nccl_id(Invocation& invocation);
 Command make_accelerators(Invocation& invocation);

@@ -1,111 +1,110 @@
-// `elastictrain completion bash|zsh|fish`: a script generated from the parser, so that it cannot become outdated.
+// `elastictrain completion bash|zsh|fish`: a short script for each shell, which asks `elastictrain complete`.
 #include "cli/commands/completion.h"
 
+#include <algorithm>
 #include <iostream>
 #include <memory>
+#include <nlohmann/json.hpp>
+#include <utility>
 
+#include "cli/commands/cluster_client.h"
+#include "cli/commands/completion_words.h"
 #include "cli/commands/exit_code.h"
-#include "cli/config/text.h"
+#include "cli/commands/known_runs.h"
+#include "cli/commands/run_client.h"
+#include "cli/output/printable.h"
+#include "supervisor/control/control_client.h"
+#include "supervisor/run_directory.h"
 
 namespace elastictrain::cli {
 namespace {
 
-constexpr const char* kCommonFlags = " --help -h";
-constexpr const char* kProgramFlags = " --version --build-id";
+constexpr Millis kAnswerSoon{1'000};  // somebody waits at a prompt
 
-std::string flags_of(const Command& command) {
-  std::string flags = kCommonFlags;
-  for (const Argument& argument : command.arguments) {
-    if (!argument.names.starts_with('-')) continue;
-    for (const std::string& name : split(argument.names, ',')) flags += " " + name;
-  }
-  return flags;
+constexpr const char* kBash = R"(_elastictrain() {
+  local IFS=$'\n'
+  COMPREPLY=($("${COMP_WORDS[0]}" complete -- "${COMP_WORDS[@]:1:COMP_CWORD}" 2>/dev/null | cut -f 1))
+}
+complete -o default -F _elastictrain elastictrain
+)";
+
+// As a file of zsh's function path it is read when a completion is asked for, and answers that one, too.
+constexpr const char* kZsh = R"(#compdef elastictrain
+_elastictrain() {
+  local line
+  local -a found
+  for line in "${(@f)$("${words[1]}" complete -- "${(@)words[2,CURRENT]}" 2>/dev/null)}"; do
+    [[ -n $line ]] && found+=("${${line%%$'\t'*}//:/\\:}:${line#*$'\t'}")
+  done
+  if (( $#found )); then _describe elastictrain found; else _files; fi
+}
+if [[ ${funcstack[1]-} == _elastictrain ]]; then _elastictrain "$@"; else compdef _elastictrain elastictrain; fi
+)";
+
+constexpr const char* kFish = R"(function __elastictrain_complete
+  set -l words (commandline -opc) (commandline -ct)
+  $words[1] complete -- $words[2..-1] 2>/dev/null
+end
+complete -c elastictrain -a '(__elastictrain_complete)'
+)";
+
+std::vector<std::string> live_runs() {
+  const auto state = state_directory();
+  return state.ok() ? control::list_runs(*state) : std::vector<std::string>();
 }
 
-// Commands that take the name of a live run. The names are the directories with a control socket.
-constexpr const char* kRunNames =
-    "        local state=\"${ELASTICTRAIN_STATE_DIR:-${XDG_STATE_HOME:-$HOME/.local/state}/elastictrain}\"\n"
-    "        words=\"$words $(cd \"$state\" 2>/dev/null && ls -d */control.sock 2>/dev/null | sed "
-    "'s,/control.sock,,')\"\n";
-
-std::string bash_script(const std::vector<Command>& commands) {
-  std::string cases;
-  std::string names;
-  for (const Command& command : commands) {
-    if (command.group.empty()) continue;
-    names += " " + command.name;
-    cases += "      " + command.name + ")\n        words=\"" + flags_of(command) + "\"\n";
-    if (command.group == kGroupClient) cases += kRunNames;
-    cases += "        ;;\n";
-  }
-  return "_elastictrain() {\n"
-         "  local word=\"${COMP_WORDS[COMP_CWORD]}\" words=\"\"\n"
-         "  if [ \"$COMP_CWORD\" -eq 1 ]; then\n"
-         "    words=\"" +
-         names + kCommonFlags + kProgramFlags +
-         "\"\n"
-         "  else\n"
-         "    case \"${COMP_WORDS[1]}\" in\n" +
-         cases +
-         "    esac\n"
-         "  fi\n"
-         "  COMPREPLY=($(compgen -W \"$words\" -- \"$word\"))\n"
-         "}\n"
-         "complete -o default -F _elastictrain elastictrain\n";
+std::vector<std::string> ended_runs() {
+  const auto state = state_directory();
+  if (!state.ok()) return {};
+  std::vector<std::string> names = run_names(*state);
+  std::erase_if(names, [&](const std::string& name) { return control::is_live(*state + "/" + name); });
+  return names;
 }
 
-std::string quoted_for_fish(const std::string& text) {
-  std::string quoted = "'";
-  for (const char c : text) {
-    if (c == '\'' || c == '\\') quoted += '\\';
-    quoted += c;
+std::vector<std::string> hosts_of(const std::string& run) {
+  const auto directory = find_live_run(run);
+  if (!directory.ok()) return {};
+  const auto answer = ask_run(*directory, {{"command", "status"}}, kAnswerSoon);
+  std::vector<std::string> names;
+  if (!answer.ok() || !answer->contains("status")) return names;
+  for (const auto& host : (*answer)["status"].value("hosts", nlohmann::json::array())) {
+    names.push_back(host.value("host", ""));
   }
-  return quoted + "'";
+  return names;
 }
 
-std::string fish_flags(const Command& command) {
-  std::string text;
-  const std::string begin = "complete -c elastictrain -n '__fish_seen_subcommand_from " + command.name + "'";
-  for (const Argument& argument : command.arguments) {
-    if (!argument.names.starts_with('-')) continue;
-    text += begin;
-    for (const std::string& name : split(argument.names, ',')) {
-      text += name.starts_with("--") ? " -l " + name.substr(2) : " -s " + name.substr(1);
-    }
-    text += (argument.kind == Argument::Kind::kFlag ? "" : " -r") + std::string(" -d ") +
-            quoted_for_fish(argument.help) + "\n";
+std::vector<std::string> job_ids() {
+  const ClusterAnswer answer = ask_cluster("", {{"command", "queue"}});
+  std::vector<std::string> names;
+  if (answer.status != 0 || !answer.object.contains("cluster")) return names;
+  for (const auto& job : answer.object["cluster"].value("jobs", nlohmann::json::array())) {
+    names.push_back(job.value("id", ""));
   }
-  if (command.group == kGroupClient) text += begin + " -a '(__elastictrain_runs)'\n";
-  return text;
+  return names;
 }
 
-std::string fish_script(const std::vector<Command>& commands) {
-  std::string script =
-      "function __elastictrain_runs\n"
-      "  set -l state $ELASTICTRAIN_STATE_DIR\n"
-      "  test -n \"$state\"; or set state (test -n \"$XDG_STATE_HOME\"; and echo $XDG_STATE_HOME; or echo "
-      "$HOME/.local/state)/elastictrain\n"
-      "  for socket in $state/*/control.sock\n"
-      "    basename (dirname $socket)\n"
-      "  end\n"
-      "end\n";
-  for (const Command& command : commands) {
-    if (command.group.empty()) continue;
-    script += "complete -c elastictrain -n __fish_use_subcommand -a " + command.name + " -d " +
-              quoted_for_fish(command.help) + "\n" + fish_flags(command);
+int complete(const Invocation& invocation, const std::vector<Command>& commands) {
+  const CompletionNames names{live_runs, ended_runs, hosts_of, job_ids};
+  for (const Candidate& one : completion_candidates(commands, invocation.program, names)) {
+    std::cout << printable(one.text, Lines::kOne) << "\t" << printable(one.help, Lines::kOne) << "\n";
   }
-  return script;
+  return kExitSuccess;
 }
 
 }  // namespace
 
-std::string completion_script(const std::vector<Command>& commands, const std::string& shell) {
-  if (shell == "fish") return fish_script(commands);
-  const std::string bash = bash_script(commands);
-  if (shell != "zsh") return bash;
-  // As a file of zsh's function path it is read when a completion is asked for, and answers that one, too.
-  return "#compdef elastictrain\nautoload -U +X bashcompinit && bashcompinit\n" + bash +
-         "if (( ${+compstate} )); then _bash_complete -o default -F _elastictrain; fi\n";
+std::string completion_script(const std::string& shell) {
+  return shell == "fish" ? kFish : shell == "zsh" ? kZsh : kBash;
+}
+
+Command make_complete(Invocation& invocation) {
+  return {"complete",
+          "what may follow on a command line, for the scripts of `completion`",
+          "",
+          {},
+          always(invocation, [&invocation] { return complete(invocation, all_commands(invocation)); }),
+          "",
+          true};
 }
 
 Command make_completion(Invocation& invocation) {
@@ -115,8 +114,8 @@ Command make_completion(Invocation& invocation) {
       const std::string wrong = shell->empty() ? "" : "'" + *shell + "' is not bash, zsh or fish; ";
       return wrong_usage(wrong + "say which shell, e.g. source <(elastictrain completion bash)");
     }
-    invocation.action = [&invocation, shell] {
-      std::cout << completion_script(all_commands(invocation), *shell);
+    invocation.action = [shell] {
+      std::cout << completion_script(*shell);
       return kExitSuccess;
     };
     return {};

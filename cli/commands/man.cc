@@ -1,4 +1,5 @@
-// `elastictrain man DIRECTORY`: writes the manual pages of all commands there, for packages. Not for users.
+// `elastictrain man DIRECTORY`: writes the manual pages of all commands and of the configuration below it, for
+// packages. Not for users.
 #include <filesystem>
 #include <fstream>
 #include <iostream>
@@ -19,11 +20,14 @@ bool write_man_page(const std::filesystem::path& path, const std::string& page) 
   return static_cast<bool>(file);
 }
 
-int write_man_pages(const std::vector<Command>& commands, const std::string& directory) {
+int write_man_pages(const std::vector<Command>& commands, const std::filesystem::path& directory) {
+  const auto folder = directory / "man1";
+  const auto formats = directory / "man5";
   std::error_code failed;
-  std::filesystem::create_directories(directory, failed);
-  const std::filesystem::path folder = directory;
-  bool good = write_man_page(folder / "elastictrain.1", man_page_of_all(commands));
+  std::filesystem::create_directories(folder, failed);
+  std::filesystem::create_directories(formats, failed);
+  bool good = write_man_page(folder / "elastictrain.1", man_page_of_all(commands)) &&
+              write_man_page(formats / "elastictrain-config.5", man_page_of_keys());
   for (const Command& command : commands) {
     if (good && !command.group.empty()) {
       good = write_man_page(folder / ("elastictrain-" + command.name + ".1"), man_page(command));
@@ -37,7 +41,7 @@ int write_man_pages(const std::vector<Command>& commands, const std::string& dir
 Command make_man(Invocation& invocation) {
   const auto directory = std::make_shared<std::string>();
   const auto choose = [&invocation, directory]() -> Status {
-    if (directory->empty()) return wrong_usage("say where to, e.g. elastictrain man share/man/man1");
+    if (directory->empty()) return wrong_usage("say where to, e.g. elastictrain man share/man");
     invocation.action = [&invocation, directory] { return write_man_pages(all_commands(invocation), *directory); };
     return {};
   };

@@ -12,5 +12,7 @@ namespace elastictrain::cli {
 // "elastictrain-run.1" for one command, "elastictrain.1" for all of them together.
 std::string man_page(const Command& command);
 std::string man_page_of_all(const std::vector<Command>& commands);
+// "elastictrain-config.5": every configuration key.
+std::string man_page_of_keys();
 
 }  // namespace elastictrain::cli

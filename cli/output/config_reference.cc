@@ -204,4 +204,9 @@ std::string render_config_reference() {
   return page;
 }
 
+std::pair<std::string, std::string> type_and_values(const KeySpec& key) {
+  TypeAndValues found = std::visit(DescribeField(), key.field);
+  return {std::move(found.type), std::move(found.values)};
+}
+
 }  // namespace elastictrain::cli

@@ -3,11 +3,17 @@
 
 #include <span>
 #include <string>
+#include <utility>
+
+#include "cli/config/schema.h"
 
 namespace elastictrain::cli {
 
 // Markdown: an introduction, then a table of keys for each section.
 std::string render_config_reference();
+
+// Of a key's value: the type in the terms of TOML, and what is allowed, "" for anything.
+std::pair<std::string, std::string> type_and_values(const KeySpec& key);
 
 // A flag of `run` that is not the flag of one key alone.
 struct SharedFlag {

@@ -13,6 +13,8 @@ install(DIRECTORY ${PROJECT_SOURCE_DIR}/train/include/elastictrain
 
 install(FILES ${PROJECT_SOURCE_DIR}/LICENSE ${PROJECT_SOURCE_DIR}/.github/CHANGELOG.md
         DESTINATION ${CMAKE_INSTALL_DOCDIR} COMPONENT binary)
+install(DIRECTORY ${PROJECT_SOURCE_DIR}/configs ${PROJECT_SOURCE_DIR}/scripts/hpc
+        DESTINATION ${CMAKE_INSTALL_DATADIR}/elastictrain COMPONENT binary USE_SOURCE_PERMISSIONS)
 install(FILES ${CMAKE_CURRENT_LIST_DIR}/elastictrain@.service DESTINATION lib/systemd/user COMPONENT binary)
 
 # Written by the binary itself, so that they say what it does.
@@ -26,7 +28,7 @@ install(CODE "
     file(MAKE_DIRECTORY \"\${folder}\")
     et_write(completion \${shell} OUTPUT_FILE \"\${share}/\${file}\")
   endfunction()
-  et_write(man \"\${share}/man/man1\")
+  et_write(man \"\${share}/man\")
   et_write_completion(bash bash-completion/completions/elastictrain)
   set(zsh_folder site-functions)
   if(\"\${CMAKE_INSTALL_PREFIX}\" STREQUAL /usr)

@@ -52,6 +52,9 @@ elastictrain --version
 HOME=/root elastictrain run -n 2 --name bare --set trainer.model=synthetic --set trainer.samples=640 --set trainer.epochs=1
 MANPAGER=cat man elastictrain-run | grep -q -- --resume
 MANPAGER=cat man elastictrain | grep -q 75
+MANPAGER=cat man 5 elastictrain-config | grep -q batch.per_worker
+elastictrain run --dry-run /usr/share/elastictrain/configs/quickstart.toml | grep -q 'workers to start with'
+test -x /usr/share/elastictrain/hpc/slurm.sh
 bash -c '. /usr/share/bash-completion/completions/elastictrain; COMP_WORDS=(elastictrain topo); COMP_CWORD=1; _elastictrain
   [ "${COMPREPLY[*]}" = topology ]'
 test -s /usr/share/zsh/vendor-completions/_elastictrain

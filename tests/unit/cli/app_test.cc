@@ -3,11 +3,15 @@
 
 #include <doctest/doctest.h>
 
+#include <sstream>
 #include <variant>
 
 #include "cli/commands/completion.h"
+#include "cli/commands/completion_words.h"
+#include "cli/commands/man_page.h"
 #include "cli/commands/program_word.h"
 #include "cli/commands/run_flags.h"
+#include "cli/config/schema.h"
 #include "cli/parser.h"
 
 using namespace elastictrain;
@@ -161,14 +165,65 @@ TEST_CASE("help and version are no errors") {
   }
 }
 
-TEST_CASE("completion knows the commands and flags of the parser") {
+namespace {
+
+// The texts that may stand at the end of these words, in order.
+Words completed(const Words& words) {
+  const CompletionNames names{[] { return Words{"live"}; }, [] { return Words{"ended"}; },
+                              [](const std::string& run) { return Words{"host-of-" + run}; },
+                              [] { return Words{"j7"}; }};
+  Invocation invocation;
+  Words texts;
+  for (const Candidate& one : completion_candidates(all_commands(invocation), words, names)) texts.push_back(one.text);
+  return texts;
+}
+
+}  // namespace
+
+TEST_CASE("completion knows commands, flags and the values that a flag names") {
+  CHECK(completed({"topo"}) == Words{"topology"});
+  CHECK(completed({"agen"}).empty());
+  CHECK(completed({"run", "--hostf"}) == Words{"--hostfile"});
+  CHECK(completed({"run", "--on-failure", ""}) == Words{"replace", "shrink", "stop"});
+  CHECK(completed({"run", "-n", ""}).empty());
+  CHECK(completed({"completion", "z"}) == Words{"zsh"});
+  CHECK(completed({}).empty());
+}
+
+TEST_CASE("completion names runs, hosts and jobs where a command takes them, and nothing behind --") {
+  CHECK(completed({"stop", ""}) == Words{"live"});
+  CHECK(completed({"prune", ""}) == Words{"ended"});
+  CHECK(completed({"logs", ""}) == Words{"live", "ended"});
+  CHECK(completed({"run", "--resume", ""}) == Words{"ended"});
+  CHECK(completed({"drain", "job", ""}) == Words{"host-of-job"});
+  CHECK(completed({"cancel", ""}) == Words{"j7"});
+  CHECK(completed({"run", "-n", "2", "--", "python3", "--he"}).empty());
+}
+
+TEST_CASE("manual pages have short lines, and one tells of every configuration key") {
   Invocation invocation;
   const auto commands = all_commands(invocation);
-  const std::string script = completion_script(commands, "bash");
-  for (const char* word : {"resize", "--dry-run", "--hostfile", "--follow", "control.sock"}) {
-    CAPTURE(word);
-    CHECK(script.find(word) != std::string::npos);
+  std::vector<std::string> pages = {man_page_of_all(commands), man_page_of_keys()};
+  for (const Command& command : commands) {
+    if (!command.group.empty()) pages.push_back(man_page(command));
   }
-  CHECK(script.find("agent)") == std::string::npos);
-  CHECK(completion_script(commands, "zsh").find("bashcompinit") != std::string::npos);
+  for (const std::string& page : pages) {
+    std::istringstream lines(page);
+    for (std::string line; std::getline(lines, line);) {
+      CAPTURE(line);
+      CHECK(line.size() <= 80);
+    }
+  }
+  for (const KeySpec& key : schema()) {
+    CAPTURE(key.name);
+    CHECK(pages[1].find("\\fB" + key.name + "\\fR") != std::string::npos);
+  }
+}
+
+TEST_CASE("each shell has a script that asks this program") {
+  for (const char* shell : {"bash", "zsh", "fish"}) {
+    CAPTURE(shell);
+    CHECK(completion_script(shell).find(" complete -- ") != std::string::npos);
+  }
+  CHECK(completion_script("zsh").starts_with("#compdef elastictrain"));
 }
