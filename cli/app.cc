@@ -1,5 +1,8 @@
 #include "cli/app.h"
 
+#include <poll.h>
+#include <unistd.h>
+
 #include <algorithm>
 #include <cerrno>
 #include <csignal>
@@ -120,6 +123,20 @@ std::string_view remedy_for(int error_number) {
   return "";
 }
 
+bool has_no_reader(int descriptor) {
+  pollfd looked{descriptor, POLLOUT, 0};
+  return ::poll(&looked, 1, 0) == 1 && (looked.revents & POLLERR) != 0;
+}
+
+// An answer that was asked for and could not be written is a failure of every command. Who closes a pipe, as `head`
+// does, has seen enough.
+int after_output(int status) {
+  if (std::cout.flush()) return status;
+  if (!has_no_reader(STDOUT_FILENO))
+    std::cerr << "elastictrain: standard output cannot be written; is its disk full?\n";
+  return status == kExitSuccess ? kExitFailure : status;
+}
+
 }  // namespace
 
 std::vector<std::string> prepare_arguments(const std::vector<Command>& commands, std::vector<std::string> arguments,
@@ -149,12 +166,12 @@ int run_cli(int argc, char** argv) {
     if (argc > 2) invocation.line.assign(argv + 2, argv + argc);
     auto arguments = prepare_arguments(commands, {argv + 1, argv + argc}, invocation.program);
     const ProgramText program = {"elastictrain " ELASTICTRAIN_VERSION, launcher::build_id(), kExamples};
-    if (const auto status = parse_arguments(commands, program, arguments)) return *status;
+    if (const auto status = parse_arguments(commands, program, arguments)) return after_output(*status);
     if (!invocation.instead.empty()) {
-      arguments = invocation.instead;
-      if (const auto status = parse_arguments(commands, program, arguments)) return *status;
+      arguments = std::move(invocation.instead);
+      if (const auto status = parse_arguments(commands, program, arguments)) return after_output(*status);
     }
-    return invocation.action();
+    return after_output(invocation.action());
   } catch (const std::system_error& error) {
     const std::string_view remedy = remedy_for(error.code().value());
     std::cerr << "elastictrain: " << (remedy.empty() ? "internal error: " : "") << error.what() << remedy << "\n";

@@ -63,4 +63,13 @@ std::string render_journal_reference() {
   return page;
 }
 
+std::vector<std::string> event_names() {
+  std::vector<std::string> names;
+  for (const RecordFormat& format : journal_format()) {
+    names.push_back(format.event);
+    if (!format.old_event.empty()) names.push_back(format.old_event);
+  }
+  return names;
+}
+
 }  // namespace elastictrain

@@ -2,9 +2,13 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
 namespace elastictrain {
 
 std::string render_journal_reference();
+
+// The events that a run's journal may have, with the names that older versions wrote.
+std::vector<std::string> event_names();
 
 }  // namespace elastictrain

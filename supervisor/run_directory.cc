@@ -36,8 +36,26 @@ std::string home_directory() {
 }
 
 Error io_failure(const std::string& what, const std::string& path) {
-  return Error{ErrorCode::kIo, "cannot " + what + " " + path + ": " + std::strerror(errno) +
-                                   "; set ELASTICTRAIN_STATE_DIR to a directory that you own"};
+  const bool denied = errno == EACCES || errno == EPERM;
+  return Error{denied ? ErrorCode::kDenied : ErrorCode::kIo,
+               "cannot " + what + " " + path + ": " + std::strerror(errno) +
+                   "; set ELASTICTRAIN_STATE_DIR to a directory that you own"};
+}
+
+std::string name_of_user(uid_t user) {
+  const passwd* entry = ::getpwuid(user);
+  return "user " + (entry == nullptr ? std::to_string(user) : std::string(entry->pw_name));
+}
+
+// One that is not there yet is made when the first run begins.
+Result<std::string> readable(const std::string& directory) {
+  if (::access(directory.c_str(), R_OK | X_OK) == 0 || (errno != EACCES && errno != EPERM)) return directory;
+  struct stat found {};
+  const bool seen = ::stat(directory.c_str(), &found) == 0;
+  return Error{ErrorCode::kDenied, "the state directory " + directory +
+                                       (seen ? " belongs to " + name_of_user(found.st_uid) + ", and " : ": ") +
+                                       name_of_user(::geteuid()) +
+                                       " may not read it; set ELASTICTRAIN_STATE_DIR to a directory that you own"};
 }
 
 Status make_parents(const std::string& path) {
@@ -51,8 +69,12 @@ Status make_parents(const std::string& path) {
 Status require_ours(const std::string& path) {
   struct stat found {};
   if (::lstat(path.c_str(), &found) != 0) return io_failure("look at", path);
-  if (S_ISDIR(found.st_mode) && found.st_uid == ::geteuid()) return {};
-  return Error{ErrorCode::kRefused, path + " is not a directory that you own; remove it or set ELASTICTRAIN_STATE_DIR"};
+  if (!S_ISDIR(found.st_mode)) {
+    return Error{ErrorCode::kRefused, path + " is not a directory; remove it or set ELASTICTRAIN_STATE_DIR"};
+  }
+  if (found.st_uid == ::geteuid()) return {};
+  return Error{ErrorCode::kDenied, path + " belongs to " + name_of_user(found.st_uid) +
+                                       "; choose another name, or set ELASTICTRAIN_STATE_DIR to a directory that you own"};
 }
 
 Status make_private(const std::string& path) {
@@ -79,16 +101,16 @@ Error lives(const std::string& path) {
 
 Result<std::string> state_directory() {
   if (std::string chosen = environment("ELASTICTRAIN_STATE_DIR"); !chosen.empty()) {
-    if (chosen[0] == '/') return chosen;
+    if (chosen[0] == '/') return readable(chosen);
     return Error{ErrorCode::kInvalid, "ELASTICTRAIN_STATE_DIR is '" + chosen + "'; it must be an absolute path"};
   }
   if (std::string state = environment("XDG_STATE_HOME"); !state.empty() && state[0] == '/') {
-    return state + "/elastictrain";
+    return readable(state + "/elastictrain");
   }
   const std::string home = home_directory();
   if (home.empty())
     return Error{ErrorCode::kUnavailable, "the home directory is not known; set ELASTICTRAIN_STATE_DIR"};
-  return home + "/.local/state/elastictrain";
+  return readable(home + "/.local/state/elastictrain");
 }
 
 Status check_run_name(const std::string& name) {

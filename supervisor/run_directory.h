@@ -11,6 +11,7 @@
 namespace elastictrain {
 
 // $ELASTICTRAIN_STATE_DIR, else $XDG_STATE_HOME/elastictrain, else ~/.local/state/elastictrain. Not created here.
+// kDenied if it is there and this user may not read it.
 Result<std::string> state_directory();
 
 // Letters, digits, '.', '_' and '-', at most 64, the first one a letter or digit: a name is also a directory.

@@ -14,6 +14,7 @@
 
 #include "cli/commands/exit_code.h"
 #include "cli/config/text.h"
+#include "cli/output/printable.h"
 #include "supervisor/cluster/cluster_place.h"
 #include "supervisor/cluster/cluster_server.h"
 #include "supervisor/cluster/lease_protocol.h"
@@ -143,13 +144,18 @@ ClusterAnswer ask_cluster(const std::string& name_or_path, const nlohmann::json&
 
 ClusterAnswer ask_cluster(const std::string& name_or_path, const MakeRequest& make_request) {
   const auto directory = find_cluster(name_or_path);
-  if (!directory.ok()) return {{}, kExitUnavailable, directory.error().message};
+  if (!directory.ok()) {
+    const bool denied = directory.error().code == ErrorCode::kDenied;
+    return {{}, denied ? kExitNoPermission : kExitUnavailable, directory.error().message};
+  }
   const auto answer = talk_to(*directory, make_request);
   if (!answer.ok()) return {{}, kExitUnavailable, answer.error().message};
   nlohmann::json object = parse_json(*answer);
-  if (!object.is_object() || !object.contains("ok")) return {{}, kExitInternal, "the cluster sent a malformed answer"};
+  if (!object.is_object() || !object.contains("ok"))
+    return {{}, kExitProtocol, "the cluster sent a malformed answer: is it one of another version of elastictrain?"};
   if (object["ok"] == true) return {object, kExitSuccess, object.value("text", "")};
-  return {object, object.value("status", static_cast<int>(kExitFailure)), object.value("text", "it refused")};
+  return {object, object.value("status", static_cast<int>(kExitFailure)),
+          printable(object.value("text", "it refused"), Lines::kOne)};
 }
 
 int show_answer(std::string_view command, const ClusterAnswer& answer) {

@@ -1,5 +1,10 @@
 #include "cli/commands/ended_run.h"
 
+#include <chrono>
+#include <ctime>
+
+#include "cli/output/figures.h"
+#include "cli/output/since.h"
 #include "cli/output/summary.h"
 #include "supervisor/control/control_protocol.h"
 #include "supervisor/journal_history.h"
@@ -20,6 +25,16 @@ Result<std::string> summary_of_ended(const std::string& directory, const RunReco
   if (record.end && record.end->can_continue)
     text += "  continue with: elastictrain run --resume " + record.run_name + "\n";
   return text;
+}
+
+std::string how_it_ended(const RunRecord& record) {
+  const RunRecord::End& end = *record.end;
+  std::string text =
+      "run " + record.run_name + " has ended: " + end.reason + " (status " + std::to_string(end.exit_status) + ")";
+  if (end.ended_unix_s == 0) return text;  // written by an older version
+  const double now = std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
+  if (now >= end.ended_unix_s) text += ", " + format_duration(now - end.ended_unix_s) + " ago";
+  return text + " (" + local_time_text(static_cast<std::time_t>(end.ended_unix_s)) + ")";
 }
 
 }  // namespace elastictrain::cli

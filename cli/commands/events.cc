@@ -9,9 +9,11 @@
 #include "cli/commands/command.h"
 #include "cli/commands/exit_code.h"
 #include "cli/commands/run_client.h"
+#include "cli/config/text.h"
 #include "cli/output/event_text.h"
 #include "cli/output/file_follow.h"
 #include "cli/output/since.h"
+#include "supervisor/cluster/cluster_journal.h"
 #include "supervisor/control/control_client.h"
 #include "supervisor/control/control_protocol.h"
 #include "supervisor/journal_reference.h"
@@ -81,6 +83,19 @@ int print_events(const EventsFlags& flags) {
   return std::cout.flush() ? kExitSuccess : kExitFailure;
 }
 
+Status check_types(const EventsFlags& flags) {
+  const bool of_run = flags.cluster.empty();
+  const std::vector<std::string> known = of_run ? event_names() : cluster::event_names();
+  for (const std::string& type : flags.types) {
+    if (std::find(known.begin(), known.end(), type) != known.end()) continue;
+    const auto near = closest(type, known);
+    return wrong_usage(
+        "--type: no event is named " + type + (near ? "; did you mean " + *near + "?" : "") +
+        (of_run ? "; elastictrain events --reference describes all" : "; there are " + cli::join(known, ", ")));
+  }
+  return {};
+}
+
 }  // namespace
 
 Command make_events(Invocation& invocation) {
@@ -98,6 +113,10 @@ Command make_events(Invocation& invocation) {
     flags->has_level = true;
     return {};
   };
+  const auto choose = [&invocation, flags]() -> Status {
+    invocation.action = [flags] { return print_events(*flags); };
+    return check_types(*flags);
+  };
   return {
       "events",
       "what happened, from the journal",
@@ -112,7 +131,7 @@ Command make_events(Invocation& invocation) {
        value("--since", "TIME", "only events of the last 10m, or since 2026-01-31T14:03", since),
        cluster_journal_flag(flags->cluster),
        flag("--reference", "print the page of all events and their fields", flags->reference)},
-      always(invocation, [flags] { return print_events(*flags); })};
+      choose};
 }
 
 }  // namespace elastictrain::cli

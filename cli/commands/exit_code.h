@@ -14,6 +14,8 @@ enum ExitCode : int {
   kExitCannotCreate = 73,  // the state directory, the log directory or another output cannot be written
   kExitStateLost = 74,     // the run ended as it should, but its last state is on no disk
   kExitPreempted = 75,     // asked to stop; the state is saved, start again later
+  kExitProtocol = 76,      // a run or a cluster of another version, which answers what is not understood
+  kExitNoPermission = 77,  // files of another user: the state directory
   kExitConfig = 78,        // a mistake in a config file
   kExitInterrupted = 130,  // Ctrl-C
 };

@@ -1,9 +1,11 @@
 #include "cli/commands/known_runs.h"
 
+#include <algorithm>
 #include <chrono>
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
+#include "cli/config/text.h"
 #include "supervisor/control/control_client.h"
 #include "supervisor/control/control_protocol.h"
 #include "supervisor/protocol/json_text.h"
@@ -43,6 +45,14 @@ void add_end(ListedRun& run, const RunRecord::End& end) {
   run.started_unix_s = end.ended_unix_s - end.uptime_s;
 }
 
+// A directory that cannot be looked into belongs to another user, who is to be seen in a list.
+bool is_run(const std::filesystem::path& directory) {
+  if (!check_run_name(directory.filename()).ok()) return false;
+  std::error_code unknown;
+  const bool has_journal = std::filesystem::exists(directory / control::kJournalName, unknown);
+  return has_journal || unknown == std::errc::permission_denied;
+}
+
 }  // namespace
 
 ListedRun run_in(const std::string& directory) {
@@ -66,14 +76,24 @@ Result<std::vector<ListedRun>> known_runs() {
   const auto state = state_directory();
   if (!state.ok()) return state.error();
   std::vector<ListedRun> runs;
-  std::error_code failed;
-  for (const auto& entry : std::filesystem::directory_iterator(*state, failed)) {
-    const std::string name = entry.path().filename().string();
-    const bool is_run = check_run_name(name).ok() && std::filesystem::exists(entry.path() / control::kJournalName);
-    if (is_run) runs.push_back(run_in(entry.path().string()));
-  }
+  for (const std::string& name : run_names(*state)) runs.push_back(run_in(*state + "/" + name));
   sort_runs(runs);
   return runs;
+}
+
+std::vector<std::string> run_names(const std::string& state_directory) {
+  std::vector<std::string> names;
+  std::error_code failed;
+  for (const auto& entry : std::filesystem::directory_iterator(state_directory, failed)) {
+    if (is_run(entry.path())) names.push_back(entry.path().filename().string());
+  }
+  std::sort(names.begin(), names.end());
+  return names;
+}
+
+std::string meant_run(const std::string& name, const std::string& state_directory) {
+  const auto near = closest(name, run_names(state_directory));
+  return near ? "; did you mean " + *near + "?" : "";
 }
 
 }  // namespace elastictrain::cli

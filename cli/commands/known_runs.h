@@ -17,4 +17,10 @@ Result<std::vector<ListedRun>> known_runs();
 // The one in this directory.
 ListedRun run_in(const std::string& directory);
 
+// The names alone, sorted; no run is asked.
+std::vector<std::string> run_names(const std::string& state_directory);
+
+// For a name that no run has: "; did you mean NAME?", or nothing.
+std::string meant_run(const std::string& name, const std::string& state_directory);
+
 }  // namespace elastictrain::cli

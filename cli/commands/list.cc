@@ -14,6 +14,7 @@
 #include "cli/config/text.h"
 #include "cli/output/figures.h"
 #include "cli/output/style.h"
+#include "supervisor/control/control_client.h"
 #include "supervisor/run_directory.h"
 
 namespace elastictrain::cli {
@@ -36,6 +37,7 @@ struct PruneFlags {
   std::uint64_t older_ms = 7ULL * 24 * 3600 * 1000;
   bool dry = false;
   bool yes = false;
+  bool force = false;  // also those that have lost their supervisor
 };
 
 std::uint64_t bytes_below(const std::string& directory) {
@@ -63,7 +65,32 @@ bool is_old(const ListedRun& run, std::uint64_t older_ms) {
   return run.exit_status && now - run.ended_unix_s.value_or(0) >= static_cast<double>(older_ms) / 1000;
 }
 
+Error not_over(const ListedRun& run, const std::string& directory) {
+  const std::string begin = "run " + run.name + " has not ended (" + run.state + "); ";
+  if (control::is_live(directory)) return {ErrorCode::kRefused, begin + "end it with: elastictrain stop " + run.name};
+  return {ErrorCode::kRefused, begin + "take it over: elastictrain run --resume " + run.name +
+                                   ", or give it up: elastictrain prune --force " + run.name};
+}
+
+// A run that was interrupted before it wrote anything is not listed, and can be removed by its name.
+Status check_removable(const PruneFlags& flags, const std::vector<ListedRun>& runs, const std::string& name,
+                       const std::string& state) {
+  if (const Status good = check_run_name(name); !good.ok()) return good;
+  const std::string directory = state + "/" + name;
+  const auto run = std::find_if(runs.begin(), runs.end(), [&](const ListedRun& one) { return one.name == name; });
+  std::error_code unknown;
+  if (run == runs.end() && flags.force && std::filesystem::exists(directory + "/lock", unknown)) return {};
+  if (run == runs.end()) {
+    return Error{ErrorCode::kUnavailable,
+                 "no run is named " + name + meant_run(name, state) + "; elastictrain list names all"};
+  }
+  const bool may_go = run->exit_status || (flags.force && !control::is_live(directory));
+  return may_go ? Status() : Status(not_over(*run, directory));
+}
+
 Result<std::vector<std::string>> runs_to_remove(const PruneFlags& flags) {
+  const auto state = state_directory();
+  if (!state.ok()) return state.error();
   const auto runs = known_runs();
   if (!runs.ok()) return runs.error();
   std::vector<std::string> names;
@@ -71,14 +98,7 @@ Result<std::vector<std::string>> runs_to_remove(const PruneFlags& flags) {
     if (flags.names.empty() && is_old(run, flags.older_ms)) names.push_back(run.name);
   }
   for (const std::string& name : flags.names) {
-    const auto run = std::find_if(runs->begin(), runs->end(), [&](const ListedRun& one) { return one.name == name; });
-    if (run == runs->end())
-      return Error{ErrorCode::kUnavailable, "no run is named " + name + "; elastictrain list names all"};
-    if (!run->exit_status) {
-      return Error{ErrorCode::kRefused, "run " + name + " has not ended (" + run->state +
-                                            "); end it with: " + "elastictrain stop " + name +
-                                            ", or take it over: elastictrain run --resume " + name};
-    }
+    if (const Status good = check_removable(flags, *runs, name, *state); !good.ok()) return good.error();
     names.push_back(name);
   }
   return names;
@@ -138,6 +158,12 @@ Command make_list(Invocation& invocation) {
 
 Command make_prune(Invocation& invocation) {
   const auto flags = std::make_shared<PruneFlags>();
+  const auto choose = [&invocation, flags]() -> Status {
+    invocation.action = [flags] { return prune(*flags); };
+    if (flags->force && flags->names.empty())
+      return wrong_usage("--force removes runs that are named: prune --force NAME");
+    return {};
+  };
   return {"prune",
           "remove the journals and the kept output of runs that have ended",
           kGroupClient,
@@ -145,8 +171,10 @@ Command make_prune(Invocation& invocation) {
            value("--older", "TIME", "without names: only runs that ended at least this long ago; default 7d",
                  [flags](const std::string& text) { return set_age(*flags, text); }),
            flag("--dry-run", "only print their names", flags->dry),
-           flag("-y,--yes", "do not ask at a terminal", flags->yes)},
-          always(invocation, [flags] { return prune(*flags); })};
+           flag("-y,--yes", "do not ask at a terminal", flags->yes),
+           flag("--force", "also a named run that has lost its supervisor: nobody can take it over afterwards",
+                flags->force)},
+          choose};
 }
 
 }  // namespace elastictrain::cli

@@ -56,6 +56,12 @@ SupervisorOptions supervisor_options(const RunConfig& config, const RunPlan& pla
   return options;
 }
 
+// Values of variables may be secrets, and nobody continues a run that has finished.
+RunConfig without_values(RunConfig config) {
+  config.environment.set.clear();
+  return config;
+}
+
 }  // namespace
 
 int status_of_start(const Error& error) {
@@ -67,9 +73,13 @@ int status_of_start(const Error& error) {
     case ErrorCode::kUnavailable:
     case ErrorCode::kRefused:
     case ErrorCode::kTimeout:
+    case ErrorCode::kPeerLost:
+    case ErrorCode::kMismatch:
       return kExitUnavailable;
     case ErrorCode::kIo:
       return kExitCannotCreate;
+    case ErrorCode::kDenied:
+      return kExitNoPermission;
     default:
       return kExitInternal;
   }
@@ -104,6 +114,7 @@ int LiveRun::run() {
                    "host file " + config_.hosts.file + " names no host; write one on each line, e.g. hostA slots=4"},
                   kExitConfig);
   }
+  held_signals_.emplace();
   auto directory = run_directory_of(plan_.settings.run_name);
   if (!directory.ok()) return report(directory.error(), status_of_start(directory.error()));
   directory_ = *directory;
@@ -293,6 +304,8 @@ SupervisorOptions LiveRun::options() {
   options.cluster = link_.get();
   options.recorded_config = encode_recorded(
       {config_, choice_.inputs.current_directory, choice_.inputs.environment, choice_.typed});
+  options.ended_config =
+      encode_recorded({without_values(config_), choice_.inputs.current_directory, {}, choice_.typed});
   options.on_output = [this](const OutputLine& line) { output_->show_line(line); };
   options.on_tell = [this](core::Tell::Level level, const std::string& text) { output_->tell(level, text); };
   options.on_figures = [this](const RunFigures& figures) {
@@ -330,6 +343,7 @@ int LiveRun::supervise() {
     if (begin_watch_) begin_watch_->queued();
   }
   RunSignals signals(io_, *supervisor_, *output_, config_.signals, plan_.settings.grace);
+  held_signals_.reset();
   const std::string& name = plan_.settings.run_name;
   output_->say("elastictrain: run " + name + " " + beginning() + "; its state: elastictrain status " + name);
   if (const std::string left = left_in_clear(config_.network); !plan_.all_local && !left.empty()) {

@@ -19,6 +19,7 @@
 #include "cli/commands/hooks.h"
 #include "cli/commands/resume.h"
 #include "cli/commands/run_plan.h"
+#include "cli/commands/run_signals.h"
 #include "cli/metrics/exporter.h"
 #include "cli/metrics/run_metrics.h"
 #include "cli/output/run_output.h"
@@ -84,6 +85,7 @@ class LiveRun {
   std::unique_ptr<CheckpointClaim> claim_;     // where this machine sees the checkpoints
   std::unique_ptr<cluster::RunLink> link_;     // of a run of a cluster
   RunStart start_;                             // of the supervisor that runs now
+  std::optional<HeldSignals> held_signals_;    // until RunSignals takes them
   std::unique_ptr<Supervisor> supervisor_;
 };
 

@@ -7,7 +7,9 @@
 #include <ctime>
 #include <filesystem>
 
+#include "cli/commands/ended_run.h"
 #include "cli/commands/exit_code.h"
+#include "cli/commands/known_runs.h"
 #include "cli/config/checks.h"
 #include "cli/config/key_value.h"
 #include "cli/config/schema.h"
@@ -34,8 +36,10 @@ ChoiceFailed unavailable(std::string text) {
 }
 
 ChoiceFailed failed(const Error& error) {
-  const bool wrong = error.code == ErrorCode::kInvalid;
-  return {"elastictrain run: " + error.message, wrong ? kExitConfig : kExitUnavailable};
+  const int status = error.code == ErrorCode::kInvalid  ? kExitConfig
+                     : error.code == ErrorCode::kDenied ? kExitNoPermission
+                                                        : kExitUnavailable;
+  return {"elastictrain run: " + error.message, status};
 }
 
 std::string current_directory() {
@@ -66,11 +70,10 @@ bool has_no_supervisor(const std::string& directory) {
   return record.ok() && !record->end && !control::is_live(directory) && !supervisor_held_elsewhere(directory);
 }
 
-std::vector<std::string> runs_without_supervisor() {
+std::vector<std::string> runs_without_supervisor(const std::string& state) {
   std::vector<std::string> names;
-  const auto state = state_directory();
   std::error_code ignored;
-  for (const auto& entry : std::filesystem::directory_iterator(state.ok() ? *state : "", ignored)) {
+  for (const auto& entry : std::filesystem::directory_iterator(state, ignored)) {
     if (has_no_supervisor(entry.path().string())) names.push_back(entry.path().filename().string());
   }
   std::sort(names.begin(), names.end());
@@ -86,9 +89,16 @@ Result<std::string> name_to_resume(const RunFlags& flags, const std::string& con
   }
   if (!flags.resume_name.empty()) return flags.resume_name;
   if (!configured.empty()) return configured;
-  const std::vector<std::string> names = runs_without_supervisor();
+  const auto state = state_directory();
+  if (!state.ok()) return state.error();
+  const std::vector<std::string> names = runs_without_supervisor(*state);
   if (names.size() == 1) return names.front();
-  if (names.empty()) return Error{ErrorCode::kUnavailable, "no run can be resumed: no run has lost its supervisor"};
+  if (names.empty()) {
+    const std::vector<std::string> live = control::list_runs(*state);
+    return Error{ErrorCode::kUnavailable, "no run can be resumed: no run has lost its supervisor" +
+                                              (live.empty() ? "" : "; live: " + join(live, ", ")) +
+                                              "; one that has ended is named: elastictrain run --resume NAME"};
+  }
   return Error{ErrorCode::kUnavailable,
                "several runs can be resumed, name one with --resume NAME: " + join(names, ", ")};
 }
@@ -109,8 +119,7 @@ Result<RunStart> start_of(const RunRecord& record, const RunConfig& config, bool
   }
   if (!record.end) return RunStart::kTakeOver;
   if (fresh) return RunStart::kFresh;
-  const std::string how = "run " + record.run_name + " has ended: " + record.end->reason + " (status " +
-                          std::to_string(record.end->exit_status) + "); ";
+  const std::string how = how_it_ended(record) + "; ";
   if (record.end->exit_status == kExitSuccess && !record.end->can_continue) {
     return Error{ErrorCode::kUnavailable,
                  how + "there is nothing to resume. To start it again from the beginning, omit --resume"};
@@ -135,6 +144,17 @@ ChoiceFailed config_failed(const ConfigError& error) {
   return {error_text("run", error), exit_status_of(error)};
 }
 
+ChoiceFailed not_recorded(const std::string& name, const std::string& directory) {
+  const std::string state = directory.substr(0, directory.rfind('/'));
+  return unavailable("cannot resume run " + name + ": it has no record in " + directory + meant_run(name, state) +
+                     "; elastictrain list names all runs");
+}
+
+ChoiceFailed still_live(const std::string& name) {
+  return unavailable("run " + name + " is live, and there is nothing to resume; what it does: elastictrain status " +
+                     name + ", its output: elastictrain attach " + name);
+}
+
 // The configuration comes from the record. Flags and environment override the keys that may change.
 Choice resume_recorded(const RunFlags& flags) {
   const auto name = name_to_resume(flags, name_setting(flags));
@@ -144,9 +164,9 @@ Choice resume_recorded(const RunFlags& flags) {
   const auto record = load_run_record(*directory);
   if (!record.ok()) {
     if (record.error().code != ErrorCode::kUnavailable) return failed(record.error());
-    return unavailable("cannot resume run " + *name + ": it has no record in " + *directory +
-                       "; elastictrain list names all runs");
+    return not_recorded(*name, *directory);
   }
+  if (control::is_live(*directory)) return still_live(*name);
   const auto recorded = decode_recorded(record->config);
   if (!recorded.ok()) return failed(recorded.error());
   std::error_code no_directory;
@@ -194,10 +214,9 @@ Choice choose_given(const RunFlags& flags, const Loaded& loaded) {
   if (!directory.ok()) return failed(directory.error());
   const auto record = load_run_record(*directory);
   if (!record.ok()) {
-    if (!flags.resume) return choice;
-    return unavailable("cannot resume run " + config.name + ": it has no record in " + *directory +
-                       "; elastictrain list names all runs");
+    return flags.resume ? Choice(not_recorded(config.name, *directory)) : Choice(choice);
   }
+  if (flags.resume && control::is_live(*directory)) return still_live(config.name);
   if (!flags.resume && (record->end || control::is_live(*directory))) return choice;
   if (const auto place = supervisor_held_elsewhere(*directory))
     return unavailable(describe_elsewhere(config.name, *place));

@@ -1,11 +1,17 @@
 #include "cli/commands/run_client.h"
 
+#include <unistd.h>
+
 #include <algorithm>
+#include <cerrno>
 #include <filesystem>
 #include <iostream>
 
+#include "cli/commands/ended_run.h"
 #include "cli/commands/exit_code.h"
+#include "cli/commands/known_runs.h"
 #include "cli/config/text.h"
+#include "cli/output/printable.h"
 #include "supervisor/control/control_client.h"
 #include "supervisor/control/control_protocol.h"
 #include "supervisor/protocol/json_text.h"
@@ -45,23 +51,34 @@ std::vector<std::string> elsewhere(const std::string& state) {
   return sentences;
 }
 
-Error no_run(const std::string& name, const std::string& state, const std::vector<std::string>& live) {
-  if (!name.empty() && has_lost_supervisor(state + "/" + name)) {
-    if (const auto place = supervisor_elsewhere(state + "/" + name))
+// What a person may do with a run that has ended.
+std::string after_the_end(const RunRecord& record) {
+  const std::string& name = record.run_name;
+  return "; its summary: elastictrain status " + name +
+         (record.end->can_continue ? "; continue it with: elastictrain run --resume " + name : "");
+}
+
+Error denied_run(const std::string& name, const std::string& state) {
+  return {ErrorCode::kDenied, "run " + name + " under " + state +
+                                  " belongs to another user; set ELASTICTRAIN_STATE_DIR to a directory that you own"};
+}
+
+bool is_denied(const std::string& directory) {
+  return ::access(directory.c_str(), X_OK) != 0 && errno == EACCES;
+}
+
+Error no_live_run_named(const std::string& name, const std::string& state, const std::vector<std::string>& live) {
+  const std::string directory = state + "/" + name;
+  if (is_denied(directory)) return denied_run(name, state);
+  const auto record = load_run_record(directory);
+  if (record.ok() && record->end) return {ErrorCode::kUnavailable, how_it_ended(*record) + after_the_end(*record)};
+  if (record.ok()) {
+    if (const auto place = supervisor_elsewhere(directory))
       return {ErrorCode::kUnavailable, describe_elsewhere(name, *place)};
     return {ErrorCode::kUnavailable,
-            "run " + name + " has lost its supervisor; take it over with: elastictrain run " + "--resume " + name};
+            "run " + name + " has lost its supervisor; take it over with: elastictrain run --resume " + name};
   }
-  if (const auto far = name.empty() ? elsewhere(state) : std::vector<std::string>(); !far.empty()) {
-    return {ErrorCode::kUnavailable, "no run is live on this machine; " + join(far, "; ")};
-  }
-  if (const auto lost = name.empty() ? without_supervisor(state) : std::vector<std::string>(); !lost.empty()) {
-    return {ErrorCode::kUnavailable, "no run has a supervisor; " + join(lost, ", ") +
-                                         " lost it and may still train; take it over with: elastictrain run --resume " +
-                                         lost.front()};
-  }
-  std::string text = name.empty() ? "no run is live; start one with: elastictrain run config.toml"
-                                  : "no live run is named " + name + "; elastictrain list names all";
+  std::string text = "no live run is named " + name + meant_run(name, state) + "; elastictrain list names all";
   if (!live.empty()) text += "; live: " + join(live, ", ");
   return {ErrorCode::kUnavailable, text};
 }
@@ -79,6 +96,21 @@ std::string newest_journal(const std::string& state) {
   return newest;
 }
 
+Error no_live_run(const std::string& state) {
+  if (const auto far = elsewhere(state); !far.empty()) {
+    return {ErrorCode::kUnavailable, "no run is live on this machine; " + join(far, "; ")};
+  }
+  if (const auto lost = without_supervisor(state); !lost.empty()) {
+    return {ErrorCode::kUnavailable, "no run has a supervisor; " + join(lost, ", ") +
+                                         " lost it and may still train; take it over with: elastictrain run --resume " +
+                                         lost.front()};
+  }
+  std::string text = "no run is live; start one with: elastictrain run config.toml";
+  const auto last = load_run_record(newest_journal(state));
+  if (last.ok() && last->end) text += "; the last one: " + how_it_ended(*last);
+  return {ErrorCode::kUnavailable, text};
+}
+
 }  // namespace
 
 Result<std::string> find_live_run(const std::string& name) {
@@ -89,9 +121,9 @@ Result<std::string> find_live_run(const std::string& name) {
     if (const Status good = check_run_name(name); !good.ok()) return good.error();
     const std::string directory = *state + "/" + name;
     return control::is_live(directory) ? Result<std::string>(directory)
-                                       : Result<std::string>(no_run(name, *state, live));
+                                       : Result<std::string>(no_live_run_named(name, *state, live));
   }
-  if (live.empty()) return no_run(name, *state, live);
+  if (live.empty()) return no_live_run(*state);
   if (live.size() == 1) return *state + "/" + live.front();
   return Error{ErrorCode::kUnavailable, "several runs are live, name one: " + join(live, ", ")};
 }
@@ -102,9 +134,11 @@ Result<std::string> find_run(const std::string& name) {
   if (!name.empty()) {
     if (const Status good = check_run_name(name); !good.ok()) return good.error();
     std::string directory = *state + "/" + name;
-    if (std::filesystem::exists(directory + "/" + control::kJournalName)) return directory;
-    return Error{ErrorCode::kUnavailable,
-                 "no run is named " + name + " under " + *state + "; elastictrain list names all"};
+    std::error_code unknown;
+    if (std::filesystem::exists(directory + "/" + control::kJournalName, unknown)) return directory;
+    if (is_denied(directory)) return denied_run(name, *state);
+    return Error{ErrorCode::kUnavailable, "no run is named " + name + " under " + *state + meant_run(name, *state) +
+                                              "; elastictrain list names all"};
   }
   auto live = find_live_run("");
   if (live.ok() || !control::list_runs(*state).empty()) return live;
@@ -118,13 +152,18 @@ Result<nlohmann::json> ask_run(const std::string& directory, const nlohmann::jso
   if (!answer.ok()) return answer.error();
   nlohmann::json parsed = parse_json(*answer);
   if (!parsed.is_object() || !parsed.contains("ok"))
-    return Error{ErrorCode::kInternal, "the run sent a malformed answer"};
+    return Error{ErrorCode::kMismatch,
+                 "the run sent a malformed answer: is it one of another version of elastictrain?"};
   if (parsed["ok"] == true) return parsed;
-  return Error{ErrorCode::kRefused, parsed.value("text", "the run refused without a reason")};
+  return Error{ErrorCode::kRefused, printable(parsed.value("text", "the run refused without a reason"), Lines::kOne)};
 }
 
 int complain(std::string_view command, const Error& error) {
   std::cerr << "elastictrain " << command << ": " << error.message << "\n";
+  return status_of_refusal(error);
+}
+
+int status_of_refusal(const Error& error) {
   switch (error.code) {
     case ErrorCode::kRefused:
       return kExitFailure;
@@ -132,6 +171,10 @@ int complain(std::string_view command, const Error& error) {
       return kExitUsage;
     case ErrorCode::kNoInput:
       return kExitNoInput;
+    case ErrorCode::kMismatch:
+      return kExitProtocol;
+    case ErrorCode::kDenied:
+      return kExitNoPermission;
     case ErrorCode::kInternal:
       return kExitInternal;
     default:

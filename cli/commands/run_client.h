@@ -27,5 +27,6 @@ int ask_and_print(const std::string& run_name, const nlohmann::json& request);
 
 // Prints one line on standard error. Returns the exit status that fits the error.
 int complain(std::string_view command, const Error& error);
+int status_of_refusal(const Error& error);
 
 }  // namespace elastictrain::cli

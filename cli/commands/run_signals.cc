@@ -47,6 +47,17 @@ std::vector<int> forwarded_signals(const SignalsConfig& signals, bool usr1_drain
   return numbers;
 }
 
+HeldSignals::HeldSignals() {
+  sigset_t held;
+  sigemptyset(&held);
+  for (const int signal : {SIGINT, SIGTERM, SIGHUP}) sigaddset(&held, signal);
+  pthread_sigmask(SIG_BLOCK, &held, &before_);
+}
+
+HeldSignals::~HeldSignals() {
+  pthread_sigmask(SIG_SETMASK, &before_, nullptr);
+}
+
 RunSignals::RunSignals(asio::io_context& io, Supervisor& supervisor, RunOutput& output, const SignalsConfig& signals,
                        std::chrono::milliseconds grace)
     : signals_(io),

@@ -9,6 +9,7 @@
 #include <asio/io_context.hpp>
 #include <asio/signal_set.hpp>
 #include <chrono>
+#include <csignal>
 #include <vector>
 
 #include "cli/config/run_config.h"
@@ -26,6 +27,18 @@ SignalMeaning meaning_of(int signal, Leaving leaving, HangUpChoice hang_up);
 // Numbers of the signals forwarded to workers. USR1 as a notice to stop is not forwarded: it would kill a program
 // without a handler before the next step boundary.
 std::vector<int> forwarded_signals(const SignalsConfig& signals, bool usr1_drains);
+
+// INT, TERM and HUP wait while one exists: a run that they end then is one that nobody could end properly.
+class HeldSignals {
+ public:
+  HeldSignals();
+  ~HeldSignals();
+  HeldSignals(const HeldSignals&) = delete;
+  HeldSignals& operator=(const HeldSignals&) = delete;
+
+ private:
+  sigset_t before_;
+};
 
 class RunSignals {
  public:

@@ -1,20 +1,30 @@
 // `elastictrain stop`: ends the run at the next step boundary, or at once.
+#include <chrono>
 #include <filesystem>
 #include <iostream>
 #include <memory>
 #include <string>
+#include <thread>
 
 #include "cli/commands/command.h"
+#include "cli/commands/ended_run.h"
 #include "cli/commands/exit_code.h"
 #include "cli/commands/resume.h"
 #include "cli/commands/run_client.h"
+#include "cli/config/text.h"
+#include "supervisor/control/control_client.h"
+#include "supervisor/protocol/duration_text.h"
 
 namespace elastictrain::cli {
 namespace {
 
+constexpr std::chrono::milliseconds kLookForEnd{50};
+
 struct StopFlags {
   std::string name;
   bool now = false;
+  bool wait = false;
+  std::chrono::milliseconds timeout{600'000};
 };
 
 void say_way_back(const std::string& directory) {
@@ -24,22 +34,59 @@ void say_way_back(const std::string& directory) {
             << "\n";
 }
 
+// Until the run has ended. Its processes are over before it says so.
+Result<RunRecord> wait_for_end(const std::string& directory, const StopFlags& flags) {
+  const auto deadline = std::chrono::steady_clock::now() + flags.timeout;
+  while (std::chrono::steady_clock::now() < deadline) {
+    // Asked first: the record of the end is written while the run still answers.
+    const bool lives = control::is_live(directory);
+    auto record = load_run_record(directory);
+    if (record.ok() && record->end) return record;
+    if (!lives) {
+      const std::string name = std::filesystem::path(directory).filename();
+      return Error{ErrorCode::kUnavailable, "run " + name + " has lost its supervisor; take it over with: " +
+                                                "elastictrain run --resume " + name};
+    }
+    std::this_thread::sleep_for(kLookForEnd);
+  }
+  return Error{ErrorCode::kTimeout,
+               "the run has not ended within " + protocol::duration_text(flags.timeout) +
+                   "; it is still stopping: elastictrain status; end it at once with: " + "elastictrain stop --now"};
+}
+
+int stop(const StopFlags& flags) {
+  const auto directory = find_live_run(flags.name);
+  if (!directory.ok()) return complain("stop", directory.error());
+  const int status = ask_and_print(flags.name, {{"command", "stop"}, {"now", flags.now}});
+  if (status != kExitSuccess) return status;
+  if (flags.wait) {
+    const auto ended = wait_for_end(*directory, flags);
+    if (!ended.ok()) return complain("stop", ended.error());
+    std::cout << how_it_ended(*ended) << "\n";
+    if (ended->end->exit_status != kExitSuccess) return kExitFailure;
+  }
+  say_way_back(*directory);
+  return kExitSuccess;
+}
+
 }  // namespace
 
 Command make_stop(Invocation& invocation) {
   const auto flags = std::make_shared<StopFlags>();
-  const auto stop = [flags] {
-    const auto directory = find_live_run(flags->name);
-    const int status = ask_and_print(flags->name, {{"command", "stop"}, {"now", flags->now}});
-    if (status == kExitSuccess && directory.ok()) say_way_back(*directory);
-    return status;
+  const auto timeout = [flags](const std::string& text) -> Status {
+    const auto duration = parse_duration_ms(text);
+    if (!duration.ok()) return wrong_usage("--timeout: " + duration.error().message);
+    flags->timeout = std::chrono::milliseconds(*duration);
+    return {};
   };
   return {"stop",
           "end the run at the next step boundary",
           kGroupClient,
           {word("run", "[NAME]", "name of the run, when several are live", flags->name),
-           flag("--now", "send TERM to the workers at once, KILL after timeouts.grace_ms", flags->now)},
-          always(invocation, stop)};
+           flag("--now", "send TERM to the workers at once, KILL after timeouts.grace_ms", flags->now),
+           flag("--wait", "return when the run has ended, with status 1 if it did not end with 0", flags->wait),
+           value("--timeout", "DURATION", "with --wait: how long at most (30s, 10m); default 10m", timeout)},
+          always(invocation, [flags] { return stop(*flags); })};
 }
 
 }  // namespace elastictrain::cli

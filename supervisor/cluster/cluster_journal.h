@@ -25,6 +25,9 @@ namespace elastictrain::cluster {
 std::string journal_line(const jobs::Record& record, const std::vector<jobs::HostLine>& hosts, std::uint64_t sequence,
                          double unix_s, double up_s);
 
+// The events that a cluster's journal may have.
+std::vector<std::string> event_names();
+
 struct JournalLine {
   jobs::Record record;
   std::uint64_t sequence = 0;

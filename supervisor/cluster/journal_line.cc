@@ -3,6 +3,8 @@
 #include <array>
 #include <iterator>
 #include <nlohmann/json.hpp>
+#include <utility>
+#include <variant>
 
 #include "supervisor/cluster/cluster_journal.h"
 #include "supervisor/cluster/lease_protocol.h"
@@ -227,6 +229,18 @@ struct Encode {
   }
 };
 
+template <std::size_t... Kinds>
+std::vector<std::string> names_of_all(std::index_sequence<Kinds...>) {
+  std::vector<std::string> names;
+  const auto add = [&names](const jobs::Record& record) {
+    Record line;
+    std::visit(Encode{line, {}}, record);
+    names.push_back(line["event"].get<std::string>());
+  };
+  (add(jobs::Record(std::in_place_index<Kinds>)), ...);
+  return names;
+}
+
 // --- From JSON. A field of a wrong type throws; read_journal_line() catches it.
 
 struct UnknownHost {};
@@ -438,6 +452,10 @@ std::optional<JournalLine> read_journal_line(const std::string& line, const std:
   } catch (const NotWhole&) {
     return std::nullopt;
   }
+}
+
+std::vector<std::string> event_names() {
+  return names_of_all(std::make_index_sequence<std::variant_size_v<jobs::Record>>());
 }
 
 }  // namespace elastictrain::cluster

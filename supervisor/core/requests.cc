@@ -96,6 +96,10 @@ void Requests::refuse(std::uint64_t request, const std::string& text) {
 }
 
 std::string Requests::refusal(Phase phase) const {
+  if (phase == Phase::kStarting && startup_.is_plain()) {
+    return "the program has not joined the run: try again when it has; of a program that never does (one that does not "
+           "use the library) no worker can be replaced";
+  }
   if (phase == Phase::kStarting) return "the run is still starting: try again when it trains";
   if (phase == Phase::kEnded) return "the run has ended";
   return "the run is ending: " + end_.reason;

@@ -19,6 +19,7 @@ enum class ErrorCode {
   kPeerLost,     // the other side of a connection went away
   kRefused,      // the other side answered with a refusal (wrong token, wrong key, wrong version)
   kIo,           // the operating system reported an error
+  kDenied,       // a file or directory of another user, which this user may not use
   kMismatch,     // the others do something else, or hold other values, where all must agree
   kInternal,     // a contained bug of elastictrain
 };

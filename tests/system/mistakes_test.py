@@ -4,6 +4,7 @@ import os
 import shutil
 import subprocess
 import tempfile
+import unittest
 
 import harness
 from harness import BINARY, Case, Run, job
@@ -25,6 +26,7 @@ FILES = {
     "text.toml": 'command = "python3 train.py"\n',
     "no_directory.toml": '[checkpoint]\ninterval_steps = 5\n[trainer]\nsamples = 64\n',
     "gone": "#!/no/such/python3\n",
+    "users": "bob@hostA slots=2\n",
     "traceback.py": "import os\nif os.environ['RANK'] == '1':\n    raise ValueError('an unknown mistake')\n"
                     "import time\ntime.sleep(60)\n",
 }
@@ -75,14 +77,30 @@ WITHOUT_A_RUN = (
     ("run --log-dir /proc/nothing true", "log.directory /proc/nothing cannot be created", 73),
     ("run -n 4 -H localhost:2 true", "Add hosts or slots, or lower workers.min", 69),
     ("run -n 1 -H no-such-host.invalid:1 true", "host no-such-host.invalid could not be used: ssh", 69),
+    ("run -n 1 -H bob@hostA:1 true", "name it once: --ssh-user bob (launcher.ssh_user)", 64),
+    ("run -n 1 --hostfile users true", "name it once: --ssh-user bob (launcher.ssh_user)", 78),
     ("run -n 1 -H 127.0.0.2:1 --ssh-identity no-such-key true", "launcher.ssh_identity no-such-key: No such file", 78),
     ("run -n 2 python3 traceback.py", "exited with status 1: ValueError: an unknown mistake", 1),
     ("run -n 1 -- sh -c 'kill -SEGV $$'", "was killed by signal 11 (SIGSEGV)", 139),
     ("run --name done true", "all processes of the program exited (status 0)", 0),
     ("run --resume done", "there is nothing to resume. To start it again from the beginning, omit --resume", 69),
     ("events done --level loud", "must be one of detail, info, warning, error", 64),
+    ("events done --type nosuch", "no event is named nosuch; elastictrain events --reference", 64),
+    ("events done --type comit", "did you mean commit?", 64),
+    ("events --cluster c --type leesed", "did you mean leased?", 64),
+    ("resize done 4", "run done has ended: all processes of the program exited (status 0), ", 69),
+    ("stop done", "; its summary: elastictrain status done", 69),
+    ("attach done", "run done has ended", 69),
+    ("stop dnoe", "no live run is named dnoe; did you mean done?", 69),
+    ("logs dnoe", "did you mean done?", 69),
+    ("prune dnoe", "did you mean done?", 69),
+    ("run --resume dnoe", "did you mean done?", 69),
+    ("prune --force", "prune --force NAME", 64),
+    ("status done > /dev/full", "standard output cannot be written", 1),
+    ("completion bash > /dev/full", "standard output cannot be written", 1),
+    ("run --help > /dev/full", "standard output cannot be written", 1),
     ("run --resume nowhere", "elastictrain list names all runs", 69),
-    ("resize 4", "start one with: elastictrain run config.toml", 69),
+    ("resize 4", "start one with: elastictrain run config.toml; the last one: run ", 69),
     ("status nowhere", "no live run is named nowhere; elastictrain list names all", 69),
     ("logs nowhere", "elastictrain list names all", 69),
     ("prune nowhere", "elastictrain list names all", 69),
@@ -102,9 +120,19 @@ BESIDE_A_RUN = (
     ("undrain nowhere", "there is no host nowhere in this run", 1),
     ("undrain localhost", "host localhost is not drained", 1),
     ("topology pentagon", "pentagon", 64),
-    ("prune {name}", "has not ended", 1),
+    ("prune {name}", "has not ended (running); end it with: elastictrain stop {name}", 1),
+    ("prune --force {name}", "has not ended", 1),
+    ("status {name} > /dev/full", "standard output cannot be written", 1),
+    ("run --resume {name}", "run {name} is live, and there is nothing to resume", 69),
     ("run -n 1 --name {name} true", "{name}", 69),
 )
+
+
+NOBODY = ("setpriv", "--reuid=65534", "--regid=65534", "--clear-groups")
+
+# By a user who may not read the state directory.
+OF_ANOTHER_USER = ("list", "status", "status work", "logs work", "stop", "report work", "run --resume", "prune", "queue",
+                   "run -n 1 true")
 
 
 class Mistakes(Case):
@@ -117,8 +145,8 @@ class Mistakes(Case):
         os.chmod(os.path.join(self.directory, "gone"), 0o755)
         os.mkdir(os.path.join(self.directory, "folder.toml"))
 
-    def ask(self, line, environment):
-        return subprocess.run(["sh", "-c", f'exec "$ELASTICTRAIN_BINARY" {line}'], cwd=self.directory, text=True,
+    def ask(self, line, environment, user=()):
+        return subprocess.run([*user, "sh", "-c", f'exec "$ELASTICTRAIN_BINARY" {line}'], cwd=self.directory, text=True,
                               stdin=subprocess.DEVNULL, capture_output=True, timeout=120,
                               env={**os.environ, "ELASTICTRAIN_BINARY": BINARY, **environment})
 
@@ -138,6 +166,26 @@ class Mistakes(Case):
             run.wait_size(2)
             self.check(BESIDE_A_RUN, run.environment, run.name)
             self.assert_stops_clean(run)
+
+    @unittest.skipUnless(os.geteuid() == 0, "only root can be another user as well")
+    def test_a_state_directory_of_another_user(self):
+        os.chmod(self.directory, 0o755)
+        state = os.path.join(self.directory, "state")
+        environment = {"ELASTICTRAIN_STATE_DIR": state}
+        self.assertEqual(self.ask("run --name work -n 1 true", environment).returncode, 0)
+        os.chmod(state, 0o700)
+        for line in OF_ANOTHER_USER:
+            with self.subTest(line):
+                done = self.ask(line, environment, NOBODY)
+                self.assertEqual(done.returncode, 77, done.stderr)
+                self.assertRegex(done.stderr, "belongs to user root, and user .* may not read it; set ELASTICTRAIN_STATE_DIR")
+        os.chmod(state, 0o755)  # the directory of the run is closed
+        self.assertRegex(self.ask("list", environment, NOBODY).stdout, r"(?m)^work +unreadable ")
+        for line in ("status work", "stop work", "events work", "prune --force work"):
+            with self.subTest(line):
+                done = self.ask(line, environment, NOBODY)
+                self.assertEqual(done.returncode, 77, done.stderr)
+                self.assertIn("belongs to ", done.stderr)
 
     def test_a_misspelt_variable_is_named(self):
         environment = {"ELASTICTRAIN_STATE_DIR": self.directory, "ELASTICTRAIN_BATCH_PER_WROKER": "3"}

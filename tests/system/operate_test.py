@@ -57,6 +57,25 @@ class List(Operated):
                 self.assertRegex(table[0], r"^run +state +workers +epoch +step +started +ended +status$")
                 self.assertEqual(len(table), 4)
                 self.assertRegex("\n".join(table), rf"(?m)^{ended.name} +ended +2 .* 0$")
+                refused = live.command("prune", lost.name)
+                self.assertEqual(refused.returncode, 1)
+                self.assertIn(f"or give it up: elastictrain prune --force {lost.name}", refused.stderr)
+                self.assertEqual(live.do("prune", "--force", lost.name).split(), [lost.name])
+                self.assertNotIn(lost.name, self.listed(live))
+
+    def test_a_run_that_is_interrupted_when_its_directory_is_made_has_ended(self):
+        with tempfile.TemporaryDirectory(prefix="et-operate-") as state:
+            environment = {**os.environ, "ELASTICTRAIN_STATE_DIR": state}
+            for name in ("one", "two", "three"):
+                starting = subprocess.Popen([BINARY, "run", "--name", name, "-n", "1", "--", "sleep", "60"],
+                                            env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+                while not os.path.exists(os.path.join(state, name)) and starting.poll() is None:
+                    pass
+                starting.send_signal(signal.SIGINT)
+                self.assertEqual((name, starting.wait(30)), (name, 130))
+                starting.stdout.close()
+            listed = json.loads(subprocess.check_output([BINARY, "list", "--json"], env=environment))
+            self.assertEqual([(run["state"], run["exit_status"]) for run in listed], [("ended", 130)] * 3)
 
     def test_without_a_run_it_says_how_to_start_one(self):
         with tempfile.TemporaryDirectory(prefix="et-operate-") as state:
@@ -80,7 +99,10 @@ class List(Operated):
                               "a program that runs")
             self.assertRegex(text, r"(?m)^ +1 +w2 +localhost +1 +running ")
             self.assertNotIn("starting", text)
-            run.do("stop", run.name, "--now")
+            refused = run.command("replace", run.name, "0")
+            self.assertIn("the program has not joined the run", refused.stderr)
+            self.assertEqual(refused.returncode, 1)
+            self.assertRegex(run.do("stop", run.name, "--now", "--wait"), rf"run {run.name} has ended: .*\(status 0\)")
             self.assertEqual(run.wait(), 0, "a user has stopped it")
             run.wait_no_processes()
 

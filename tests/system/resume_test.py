@@ -174,7 +174,7 @@ class SupervisorLost(Case):
             run.wait_size(2)
             refused = try_to_resume(run)
             self.assertEqual(refused.returncode, 69)
-            self.assertIn("is already running", refused.stderr)
+            self.assertIn("is live, and there is nothing to resume", refused.stderr)
             run.do("stop", run.name)
             self.assertEqual(run.wait(), 0)
 

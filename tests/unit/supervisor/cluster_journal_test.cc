@@ -5,8 +5,10 @@
 #include <signal.h>
 #include <sys/resource.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <string>
+#include <variant>
 #include <vector>
 
 #include "tests/support/contains.h"
@@ -116,6 +118,14 @@ TEST_CASE("a journal that cannot be shortened stays as it is") {
   (*journal)->write(jobs::record::Lost{4}, 1, 1);
   REQUIRE(ClusterJournal::open(path, take, [](const std::string&) {}).ok());
   CHECK(read.size() == 4);
+}
+
+TEST_CASE("each kind of record has a name of its own") {
+  auto names = event_names();
+  CHECK(names.size() == std::variant_size_v<jobs::Record>);
+  std::sort(names.begin(), names.end());
+  CHECK(std::unique(names.begin(), names.end()) == names.end());
+  CHECK(std::binary_search(names.begin(), names.end(), "leased"));
 }
 
 TEST_CASE("a line with a number that is none of its field is no record") {

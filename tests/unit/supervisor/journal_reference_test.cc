@@ -2,6 +2,7 @@
 
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <fstream>
 #include <iterator>
 #include <string>
@@ -24,6 +25,14 @@ TEST_CASE("the page names old names and versions") {
   CHECK(page.find("| `target_parents` | list: integer, optional | 2, was `wished_fathers` |") != std::string::npos);
   CHECK(page.find("## plan_updated") != std::string::npos);
   CHECK(page.find("was `reshared`") != std::string::npos);
+}
+
+TEST_CASE("the names of events are those of this version and of older ones") {
+  const auto names = event_names();
+  for (const char* name : {"commit", "plan_updated", "reshared"}) {
+    CAPTURE(name);
+    CHECK(std::find(names.begin(), names.end(), name) != names.end());
+  }
 }
 
 TEST_CASE("every event that has a level of its own is an event") {
