@@ -33,6 +33,41 @@ class Task(nn.Module):
         self.model, self.average = model, Average(model)
 
 
+class Kept(unittest.TestCase):
+    """While the rest of a step is done once more."""
+
+    def setUp(self):
+        self.average = Average(model)
+        tensors = {name: tensor for name, tensor in self.average.named_parameters()}
+        self.held, self.before = _held.Held(self.average, tensors), copy.deepcopy(self.average.state_dict())
+
+    def write(self):
+        """In the ways of libraries and scripts."""
+        own, new = list(self.average.parameters()), [torch.ones_like(one) for one in model.parameters()]
+        with torch.no_grad():
+            for one, other in zip(own, new):
+                one.mul_(0.9).add_(other, alpha=0.1)
+                one.data.copy_(other)
+                one[0] = 7
+                torch.add(one, other, out=one.data)
+            torch._foreach_lerp_(own, new, 0.1)
+        return own[0].detach() + 1
+
+    def is_kept(self):
+        return all(torch.equal(value, self.before[name]) for name, value in self.average.state_dict().items())
+
+    def test_what_is_written_is_taken_back_at_once_and_counts_later(self):
+        other = torch.zeros(3)
+        with _held.Unchanged([self.held]):
+            seen = self.write()
+            other.add_(1)
+            self.assertTrue(self.is_kept())
+        self.assertEqual(other.tolist(), [1.0] * 3)
+        self.assertTrue(torch.equal(seen, self.before["module.weight"] + 1))
+        self.write()
+        self.assertFalse(self.is_kept())
+
+
 class Found(unittest.TestCase):
     def setUp(self):
         for name in ("held", "other", "small", "whole"):
@@ -75,18 +110,6 @@ class Found(unittest.TestCase):
         self.assertEqual(_held.agreed(found, lambda own: [own, own]), found)
         self.assertEqual(_held.agreed(found, lambda own: [own, b""]), [])
         self.assertEqual(_held.agreed([], lambda own: [b"another", own]), [])
-
-    def test_copies_give_back_what_was_there(self):
-        global held
-        held = Average(model)
-        [found] = self.found()
-        copies = found.copies()
-        before = held.module.weight.clone()
-        with torch.no_grad():
-            held.module.weight.add_(1)
-            for tensor, saved in copies:
-                tensor.copy_(saved)
-        self.assertTrue(torch.equal(held.module.weight, before))
 
 
 if __name__ == "__main__":

@@ -182,7 +182,7 @@ class Files(unittest.TestCase):
             file.write("of the others")
         saved = {(module, name): getattr(module, name) for module, name in (
             (_side_effects.builtins, "open"), (_side_effects.io, "open"), (torch, "save"), (os, "remove"), (os, "unlink"),
-            (os, "rename"), (os, "replace"), (os, "mkdir"), (_side_effects.shutil, "rmtree"), (_side_effects.shutil, "move"))}
+            (os, "rename"), (os, "replace"), (os, "mkdir"), (_side_effects.builtins, "print"), (_side_effects.shutil, "rmtree"), (_side_effects.shutil, "move"))}
         for (module, name), value in saved.items():
             self.addCleanup(setattr, module, name, value)
         _side_effects.install()
@@ -249,6 +249,15 @@ class Files(unittest.TestCase):
             with open(self.old, "w") as file:
                 file.write("a heading")
         self.assertEqual(self.text(), "of the others")
+
+    def test_what_a_run_that_resumes_does_once_more_is_printed_once(self):
+        said = io.StringIO()
+        with mock.patch.dict(os.environ, {"ELASTICTRAIN_RESUME": "1", "RANK": "1"}), contextlib.redirect_stdout(said):
+            with self.silent(True):
+                print("once more")
+            with self.silent(False):
+                print("later")
+        self.assertEqual(said.getvalue(), "later\n")
 
     def test_a_folder_of_the_worker_before_it_is_there(self):
         folder = os.path.dirname(self.old)

@@ -104,6 +104,8 @@ class Script:
         counts = self.model.module.counts.detach()
         self.average.model.counts.add_(counts)
         self.total += float(counts.double().sum())
+        held = self.average.model.counts.double().sum()
+        assert held == self.total, f"{held} behind the update, counted {self.total}"
 
     def of_all(self, samples):
         """The batches of all workers, as a contrastive loss has them: with its own in the place of the rank that it wrote down."""

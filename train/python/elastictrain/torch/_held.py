@@ -7,6 +7,7 @@ from typing import Any, Callable, Dict, Iterable, List, Set, Tuple
 
 import torch
 from torch import nn
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from .progress import Progress
 
@@ -27,15 +28,41 @@ class Held(nn.Module):
                 self.register_buffer(key, tensor)
         self.source: List[nn.Module] = [module]  # in a list: no part of this one
 
-    def copies(self) -> List[Tuple[torch.Tensor, torch.Tensor]]:
-        """Each tensor, and its present values."""
-        return [(tensor, tensor.detach().clone()) for tensor in (*self.parameters(), *self.buffers())]
-
     @property
     def signature(self) -> bytes:
         """Equal on workers that hold the same."""
         texts = [f"{key} {tensor.dtype} {tuple(tensor.shape)}" for key, tensor in (*self.named_parameters(), *self.named_buffers())]
         return hashlib.blake2b("\n".join([self.name, *texts]).encode(), digest_size=16).digest()
+
+
+class Unchanged(TorchDispatchMode):
+    """While it is entered these modules keep their values: what is written into their tensors is in them already. A write is
+    made, for its result, and taken back at once."""
+
+    def __init__(self, modules: Iterable[Held]) -> None:
+        super().__init__()
+        self._copies: Dict[int, List[Tuple[torch.Tensor, torch.Tensor]]] = {}  # by the place of their memory
+        for module in modules:
+            for tensor in (*module.parameters(), *module.buffers()):
+                self._copies.setdefault(_memory_of(tensor), []).append((tensor.detach(), tensor.detach().clone()))
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        result = func(*args, **(kwargs or {}))
+        if func._schema.is_mutable:
+            named = {argument.name: value for argument, value in zip(func._schema.arguments, args)}
+            for argument in func._schema.arguments:
+                if argument.alias_info is not None and argument.alias_info.is_write:
+                    self._take_back({**named, **(kwargs or {})}.get(argument.name))
+        return result
+
+    def _take_back(self, written: Any) -> None:
+        for tensor in written if isinstance(written, (list, tuple)) else [written]:
+            for own, copy in self._copies.get(_memory_of(tensor), []) if isinstance(tensor, torch.Tensor) else ():
+                own.copy_(copy)
+
+
+def _memory_of(tensor: torch.Tensor) -> int:
+    return int(tensor.untyped_storage().data_ptr())
 
 
 def agreed(found: List[Held], gather: Callable[[bytes], List[bytes]]) -> List[Held]:

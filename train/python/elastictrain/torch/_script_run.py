@@ -9,7 +9,7 @@ import torch
 
 from . import _exchange
 from ._aside import Aside
-from ._held import Held
+from ._held import Held, Unchanged
 from ._lengths import Lengths, Place
 from ._run import ElasticRun
 from ._tail import Tail
@@ -46,7 +46,7 @@ class ScriptRun(ElasticRun):
         self._may_be_joined = True  # the membership changed at the last boundary
         self._stops = False  # this worker's script is at its end
         self.held: List[Held] = []  # modules that are a part of the state
-        self._resumed: List[Tuple[torch.Tensor, torch.Tensor]] = []  # their tensors, and what those held in the checkpoint
+        self._unchanged: Optional[Unchanged] = None  # while the rest of the step of a checkpoint is done once more
         self.notes: Dict[str, str] = {}  # what is done with the script, for people
         data = arguments[4]
         self._lengths = Lengths(self._size, data["batch"] * self.world_size, data["min_local_samples"], data["drop_last"],
@@ -152,7 +152,7 @@ class ScriptRun(ElasticRun):
             self._left_out = values.get("left_out", 0)
             if self.takeover is not None and self.takeover.is_rehearsing:
                 self.tail.go_back_to(values)
-                self._resumed = [pair for held in self.held for pair in held.copies()]
+                self._keep_held()
                 self._used_before, self.samples_in_epoch = values["samples"]
 
         return read, write
@@ -201,16 +201,20 @@ class ScriptRun(ElasticRun):
         if not self._started:
             self._start()
             self._leave_if_asked()
-        self._undo_tail()
+        self._release_held()
         takeover.join(self._is_newcomer)
         return takeover.is_rehearsing
 
-    def _undo_tail(self) -> None:
-        """The checkpoint has what the script did to these modules behind its update, which it has just done once more."""
-        for tensor, saved in self._resumed:
-            with torch.no_grad():
-                tensor.copy_(saved)
-        self._resumed = []
+    def _keep_held(self) -> None:
+        """The checkpoint has what the script did to these modules behind its update, up to the exchange at which it was written."""
+        if self.held:
+            self._unchanged = Unchanged(self.held)
+            self._unchanged.__enter__()
+
+    def _release_held(self) -> None:
+        if self._unchanged is not None:
+            self._unchanged.__exit__(None, None, None)
+            self._unchanged = None
 
     _is_newcomer = False  # the others trained before this worker was a member
 
@@ -223,6 +227,7 @@ class ScriptRun(ElasticRun):
     def plane(self) -> Any:
         """The workers among which the script exchanges values here: an _exchange.Plane, or its like."""
         self._settle()
+        self._release_held()
         return self._aside if self._aside.is_open else self._plane
 
     @property

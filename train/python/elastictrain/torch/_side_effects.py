@@ -69,12 +69,14 @@ def install() -> None:
 
 
 def _print_once() -> None:
-    """What the first worker printed before its first step is not printed again by one that comes in place of it."""
+    """What the first worker printed before its first step is not printed again by one that comes in place of it, nor by a run that
+    resumes what was printed in the step of its checkpoint."""
     original = builtins.print
 
     @functools.wraps(original)
     def print_as_member(*arguments: Any, **named: Any) -> None:
-        if named.get("file") in (None, sys.stdout) and has_first_rank() and is_silent():
+        is_said = has_first_rank() or os.environ.get("ELASTICTRAIN_RESUME") == "1"
+        if named.get("file") in (None, sys.stdout) and is_said and is_silent():
             return
         original(*arguments, **named)
 
