@@ -21,7 +21,7 @@ constexpr double kMaxWorkers = 100'000;
 constexpr double kMaxSamples = 1 << 30;
 constexpr double kMaxStep_s = 1e6;
 constexpr double kMaxSteps = 1e12;
-constexpr std::size_t kMaxPoints = 200;  // the fit's time grows with their cube
+constexpr std::size_t kMaxPoints = 128;  // the fit's time grows with their cube
 constexpr const char* kColumns = "workers,batch,step_s";
 
 struct Row {

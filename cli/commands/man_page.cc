@@ -180,9 +180,11 @@ std::string man_page_of_keys() {
     if (own != section) text += own.empty() ? ".SH KEYS\n" : ".SS " + roff("[" + own + "]") + "\n";
     section = own;
     const auto [type, values] = type_and_values(key);
-    const std::string initial = render_value(RunConfig{}, key);
+    const std::string value = render_value(RunConfig{}, key);
+    const std::string_view initial = trim(value);
     std::string about = key.help + "; " + type + (key.unit.empty() ? "" : ", " + key.unit) +
-                        (values.empty() ? "" : ": " + values) + (initial.empty() ? "" : "; default " + initial);
+                        (values.empty() ? "" : ": " + values) +
+                        (initial.empty() ? "" : "; default " + std::string(initial));
     if (!key.flag.empty()) about += "; flag " + join(split(key.flag, ','), ", ");
     text += ".TP\n" + bold(key.name) + "\n" + filled(roff(about)) + "\n";
   }

@@ -216,7 +216,9 @@ TEST_CASE("manual pages have short lines, and one tells of every configuration k
   }
   for (const KeySpec& key : schema()) {
     CAPTURE(key.name);
-    CHECK(pages[1].find("\\fB" + key.name + "\\fR") != std::string::npos);
+    std::string name = key.name;
+    for (std::size_t at = name.find('-'); at != std::string::npos; at = name.find('-', at + 2)) name.insert(at, "\\");
+    CHECK(pages[1].find("\\fB" + name + "\\fR") != std::string::npos);
   }
 }
 

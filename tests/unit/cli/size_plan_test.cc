@@ -86,7 +86,7 @@ TEST_CASE("errors in a table name the line") {
 TEST_CASE("a table of too many sizes is refused before anything is fitted") {
   std::string rows = "workers,batch,step_s\n";
   for (int workers = 1; workers <= 20'000; ++workers) rows += std::to_string(workers) + ",32,0.5\n";
-  CHECK(wrong(rows).find("t.csv:202: more than 200 different sizes and batches") == 0);
+  CHECK(wrong(rows).find("t.csv:130: more than 128 different sizes and batches") == 0);
   std::string often = "workers,batch,step_s\n";
   for (int row = 0; row < 20'000; ++row) often += std::to_string(1 + row % 8) + ",32,0.5\n";
   CHECK(profile_of_table(often, "t.csv")->measured.points().size() == 8);
