@@ -17,8 +17,8 @@ struct OutputLine {
   Generation generation = 0;
   std::int64_t pid = 0;
   bool is_stderr = false;
+  bool is_unfinished = false;  // a state of a progress bar; its line follows
   std::string text;
 };
-
 
 }  // namespace elastictrain

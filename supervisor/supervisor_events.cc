@@ -94,8 +94,8 @@ void Supervisor::Impl::on(AgentId agent, protocol::WorkerExited& message) {
 void Supervisor::Impl::on(AgentId agent, protocol::WorkerOutput& message) {
   if (!owns(agent, message.worker) || !options_.on_output) return;
   const WorkerEntry& entry = *workers_.find(message.worker);
-  OutputLine line{message.worker,        entry.host, entry.rank,        entry.local_rank,
-                  workers_.generation(), entry.pid,  message.is_stderr, {}};
+  OutputLine line{message.worker,    entry.host, entry.rank, entry.local_rank, workers_.generation(), entry.pid,
+                  message.is_stderr, false,      {}};
   if (message.dropped > 0) {
     line.text = "[" + std::to_string(message.dropped) +
                 " lines were dropped here: they were written faster than they were read]";
@@ -105,6 +105,10 @@ void Supervisor::Impl::on(AgentId agent, protocol::WorkerOutput& message) {
     line.text = std::move(text);
     options_.on_output(line);
   }
+  if (message.unfinished.empty()) return;
+  line.is_unfinished = true;
+  line.text = std::move(message.unfinished);
+  options_.on_output(line);
 }
 
 void Supervisor::Impl::on(AgentId agent, protocol::FromWorker& message) {

@@ -19,6 +19,7 @@ constexpr std::size_t kMessageReserveBytes = 1U << 20;
 constexpr std::chrono::milliseconds kLastWait{2'000};
 constexpr int kPollMs = 100;
 constexpr const char* kClearLine = "\r\x1b[K";
+constexpr const char* kClearLineAbove = "\x1b[A\x1b[K";
 
 }  // namespace
 
@@ -73,10 +74,14 @@ void LineSink::set_status(std::string status) {
   changed_.notify_all();
 }
 
+void LineSink::clear_status(std::string& chunk) const {
+  for (std::size_t line = 0; line < status_lines_; ++line) chunk += line == 0 ? kClearLine : kClearLineAbove;
+}
+
 // Called with the lock held. The status line is erased before other lines and drawn again below them.
 std::string LineSink::take_chunk() {
   std::string chunk;
-  if (status_drawn_) chunk += kClearLine;
+  clear_status(chunk);
   while (!queue_.empty() && chunk.size() < kChunkBytes) {
     queued_bytes_ -= queue_.front().size();
     chunk += queue_.front();
@@ -87,7 +92,8 @@ std::string LineSink::take_chunk() {
              " lines were dropped here: this output is read too slowly\n";
   }
   chunk += status_;
-  status_drawn_ = !status_.empty();
+  const auto breaks = static_cast<std::size_t>(std::count(status_.begin(), status_.end(), '\n'));
+  status_lines_ = status_.empty() ? 0 : breaks + 1;
   status_changed_ = false;
   return chunk;
 }

@@ -35,7 +35,8 @@ class LineSink {
   // The same for a line that must not be dropped because of many others: it has a reserve of its own.
   void message(std::string line);
 
-  // Sets the line at the bottom of a terminal; empty: none. Ignored elsewhere.
+  // Sets the line at the bottom of a terminal, or several; empty: none. Ignored elsewhere. None may be wider than the
+  // terminal.
   void set_status(std::string status);
 
   // Writes the queued lines, as long as the reader accepts something every two seconds, and ends the thread. Returns
@@ -45,6 +46,7 @@ class LineSink {
  private:
   void run();
   std::string take_chunk();
+  void clear_status(std::string& chunk) const;
   bool write_all(const std::string& chunk);
   bool gave_up();
   void writing_failed(const std::string& chunk);
@@ -58,7 +60,7 @@ class LineSink {
   std::uint64_t dropped_ = 0;  // not reported yet
   std::string status_;
   bool status_changed_ = false;
-  bool status_drawn_ = false;
+  std::size_t status_lines_ = 0;  // on the terminal now
   bool stopping_ = false;
   bool reader_gone_ = false;
   std::chrono::steady_clock::time_point give_up_{};

@@ -156,12 +156,32 @@ void RunOutput::keep(LogLevel level, std::string_view text) {
 }
 
 void RunOutput::show_line(const OutputLine& line) {
+  if (line.is_unfinished) return show_bar(line);
+  bars_.end(line);
+  show_whole(line);
+}
+
+bool RunOutput::is_drawn(const OutputLine& line) const {
+  return line.is_unfinished && error_surface_.is_terminal && (line.is_stderr || shared_);
+}
+
+// On a terminal it is drawn again at the bottom, elsewhere a state is a line now and then.
+void RunOutput::show_bar(const OutputLine& line) {
+  const auto now = Clock::now();
+  const bool is_shown = shown_.contains(line.rank) && tee_.contains(line.rank);
+  const bool drawn = is_drawn(line);
+  if (is_shown && drawn) bars_.show(line, label_text(line) + line.text, now);
+  if (bars_.due(line, now)) show_whole(line);
+  if (drawn) draw_status();
+}
+
+void RunOutput::show_whole(const OutputLine& line) {
   const std::string text = collapse(line.text);
   if (kept_) kept(kept_->add_line(local_time(kDateAndTime), line, text));
   const std::string stamp = config_.timestamp ? local_time(kDateAndTime) + " " : "";
   write_log("worker-" + std::to_string(line.worker.value) + ".log", LogFile::Form::kPlain, LogLevel::kInfo,
             stamp + text);
-  if (!shown_.contains(line.rank) || !tee_.contains(line.rank)) return;
+  if (is_drawn(line) || !shown_.contains(line.rank) || !tee_.contains(line.rank)) return;
   const Surface& surface = line.is_stderr ? error_surface_ : out_surface_;
   std::string label = label_text(line);
   if (surface.colours && !label.empty()) label = coloured(label, colour_of(line.worker.value));
@@ -201,14 +221,18 @@ void RunOutput::show_figures(const RunFigures& figures) {
   if (error_surface_.is_terminal) {
     std::string line = render_progress(figures, terminal_width(STDERR_FILENO) - 1);
     if (!locale_has_unicode()) line = with_ascii_mark(std::move(line));
-    error_.set_status(printable(line, Lines::kOne));
-    return;
+    progress_ = printable(line, Lines::kOne);
+    return draw_status();
   }
   const auto now = Clock::now();
   if (now < next_plain_progress_ || figures.step == last_plain_step_) return;
   next_plain_progress_ = now + kPlainProgressEvery;
   last_plain_step_ = figures.step;
   show(printable(render_progress_plain(figures)));
+}
+
+void RunOutput::draw_status() {
+  error_.set_status(bars_.render(terminal_width(STDERR_FILENO) - 1, Clock::now()) + progress_);
 }
 
 void RunOutput::close() {

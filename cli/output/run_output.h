@@ -16,6 +16,7 @@
 #include "cli/config/run_config.h"
 #include "cli/output/line_sink.h"
 #include "cli/output/log_file.h"
+#include "cli/output/progress_bars.h"
 #include "cli/output/run_log.h"
 #include "cli/output/style.h"
 #include "supervisor/control/run_figures.h"
@@ -47,6 +48,10 @@ class RunOutput {
   void show(std::string_view text);  // as it is
   LineSink& sink_for(bool is_stderr) { return is_stderr ? error_ : (shared_ ? error_ : *out_); }
   std::string label_text(const OutputLine& line) const;
+  void show_whole(const OutputLine& line);
+  bool is_drawn(const OutputLine& line) const;
+  void show_bar(const OutputLine& line);
+  void draw_status();
   void keep(LogLevel level, std::string_view text);
   void kept(const Status& written);
   void write_log(const std::string& file, LogFile::Form form, LogLevel level, const std::string& text);
@@ -65,6 +70,8 @@ class RunOutput {
   bool log_failed_ = false;
   std::optional<RunLog> kept_;
   bool keeping_failed_ = false;
+  ProgressBars bars_;
+  std::string progress_;  // the line at the bottom of a terminal
   std::chrono::steady_clock::time_point next_plain_progress_;
   Step last_plain_step_ = 0;
 };

@@ -302,7 +302,7 @@ void AgentService::keep_output(Worker& worker, Ended& ended) {
     late_output_bytes_ += kOutputBatchBytes;
     ended.output.push_back(std::move(output));
   }
-  if (dropped > 0) ended.output.push_back({worker.id(), false, {}, dropped});
+  if (dropped > 0) ended.output.push_back({worker.id(), false, {}, dropped, {}});
 }
 
 void AgentService::schedule_output() {

@@ -10,6 +10,7 @@ namespace {
 constexpr std::size_t kReadBlockBytes = 64 << 10;
 constexpr std::size_t kBufferBytes = 1 << 20;
 constexpr std::chrono::milliseconds kPartialLineIdle{200};
+constexpr std::chrono::seconds kProgressEvery{2};
 
 }  // namespace
 
@@ -34,10 +35,17 @@ void OutputPump::read() {
 }
 
 void OutputPump::take(std::size_t count) {
-  splitter_.feed({block_.data(), count}, [this](std::string line) { add_line(std::move(line)); });
+  splitter_.feed({block_.data(), count}, [this](std::string line) { end_line(std::move(line)); });
   read_since_arming_ = true;
   if (splitter_.has_partial() && !timer_armed_) arm_idle_timer();
   if (!buffer_.empty()) handlers_.on_pending();
+}
+
+// What the unfinished line was is in it, or was written over.
+void OutputPump::end_line(std::string line) {
+  progress_.reset();
+  last_progress_.clear();
+  add_line(std::move(line));
 }
 
 void OutputPump::add_line(std::string line) {
@@ -53,11 +61,28 @@ void OutputPump::arm_idle_timer() {
   idle_timer_.async_wait([this, life = std::weak_ptr<char>(life_)](const asio::error_code& error) {
     if (error || life.expired()) return;
     timer_armed_ = false;
-    if (!splitter_.has_partial()) return;
-    if (read_since_arming_ || splitter_.partial_is_progress()) return arm_idle_timer();
-    splitter_.flush([this](std::string line) { add_line(std::move(line)); });
-    handlers_.on_pending();
+    if (splitter_.has_partial()) look_at_partial();
   });
+}
+
+void OutputPump::look_at_partial() {
+  if (splitter_.partial_is_progress()) look_at_progress();
+  if (read_since_arming_ || splitter_.partial_is_progress()) return arm_idle_timer();
+  splitter_.flush([this](std::string line) { end_line(std::move(line)); });
+  handlers_.on_pending();
+}
+
+void OutputPump::look_at_progress() {
+  const auto now = std::chrono::steady_clock::now();
+  if (now < next_progress_ || splitter_.partial() == last_progress_) return;
+  next_progress_ = now + kProgressEvery;
+  last_progress_ = splitter_.partial();
+  progress_ = last_progress_;
+  handlers_.on_pending();
+}
+
+std::optional<std::string> OutputPump::take_progress() {
+  return std::exchange(progress_, std::nullopt);
 }
 
 void OutputPump::finish() {
@@ -65,7 +90,7 @@ void OutputPump::finish() {
   idle_timer_.cancel();
   asio::error_code ignored;
   pipe_.close(ignored);
-  splitter_.flush([this](std::string line) { add_line(std::move(line)); });
+  splitter_.flush([this](std::string line) { end_line(std::move(line)); });
 }
 
 }  // namespace elastictrain::launcher

@@ -21,8 +21,9 @@ class OutputSplitter {
   void flush(const LineHandler& on_line);
 
   bool has_partial() const { return !partial_.empty(); }
-  // The unfinished line was restarted: a progress bar that will be written again.
-  bool partial_is_progress() const { return started_over_; }
+  const std::string& partial() const { return partial_; }
+  // The unfinished line was restarted, or will be: a progress bar that is written again and again.
+  bool partial_is_progress() const { return started_over_ || pending_return_; }
 
  private:
   void append(std::string_view text, const LineHandler& on_line);

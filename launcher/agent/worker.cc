@@ -169,9 +169,10 @@ void Worker::look_at_memory() {
 
 bool Worker::take_output(std::size_t max_bytes, protocol::WorkerOutput& output) {
   for (OutputPump* pump : {error_.get(), output_.get()}) {
-    if (pump->buffer().empty()) continue;
+    if (pump->buffer().empty() && !pump->has_progress()) continue;
     auto batch = pump->buffer().take(max_bytes);
-    output = {id_, pump == error_.get(), std::move(batch.lines), batch.dropped};
+    output = {id_, pump == error_.get(), std::move(batch.lines), batch.dropped, {}};
+    if (pump->buffer().empty()) output.unfinished = pump->take_progress().value_or("");
     return true;
   }
   return false;

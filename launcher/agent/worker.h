@@ -82,7 +82,7 @@ class Worker {
   void reseat(WorkerId worker, WorkerHooks hooks);
   // To be called regularly: when its group's processes were last ended for want of memory.
   void look_at_memory();
-  // The next batch of output lines, oldest stream first; false if there is none.
+  // The next batch of output lines, oldest stream first, or the state of a progress bar; false if there is none.
   bool take_output(std::size_t max_bytes, protocol::WorkerOutput& output);
 
   Worker(asio::io_context& io, WorkerId id, WorkerHooks hooks);

@@ -99,11 +99,13 @@ struct WorkerExited {
 };
 
 // Whole lines as one worker wrote them, in order. `dropped` lines before `lines` did not fit the bounded buffer.
+// `unfinished`: a state of the line behind them that will be written over, as a progress bar is.
 struct WorkerOutput {
   WorkerId worker;
   bool is_stderr = false;
   std::vector<std::string> lines;
   std::uint64_t dropped = 0;
+  std::string unfinished;
 };
 
 struct FromWorker {

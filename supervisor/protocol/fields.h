@@ -87,7 +87,7 @@ ET_FIELDS(WorkerSpawned, m.worker, m.pid)
 ET_FIELDS(WorkerSpawnFailed, m.worker, m.reason, m.exit_status)
 ET_FIELDS(WorkerExited, m.worker, m.exit_code, m.signal, m.last_error_lines, m.out_of_memory, m.memory_limit_bytes,
           m.peak_bytes)
-ET_FIELDS(WorkerOutput, m.worker, m.is_stderr, m.lines, m.dropped)
+ET_FIELDS(WorkerOutput, m.worker, m.is_stderr, m.lines, m.dropped, m.unfinished)
 ET_FIELDS(FromWorker, m.worker, m.message)
 ET_FIELDS(WorkerSample, m.worker, m.quiet_ms, m.heartbeat, m.cpu_ms, m.stopped)
 ET_FIELDS(AgentReport, m.sequence, m.workers)

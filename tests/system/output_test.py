@@ -66,6 +66,32 @@ class Output(Case):
         self.assertTrue(lines[-1].endswith("bar done"), lines)
         self.assertLess(len(lines), 9)
 
+    def test_a_bar_is_visible_before_its_line_ends(self):
+        run = Run()
+        go = os.path.join(run.directory, "go")
+        bar = 'i=0; while [ ! -e $GO ]; do i=$((i+1)); printf "\\rbar at $i"; sleep 0.05; done; printf "\\rbar at end\\n"'
+        run.argv += ["-x", f"GO={go}", *shell(bar, 1)]
+        with run:
+            run.wait_text("bar at ")
+            harness.pause(3)
+            open(go, "w").close()
+            self.assertEqual(run.wait(), 0)
+            kept = [line for line in run.do("logs", run.name).splitlines() if "bar at" in line]
+        shown = [line for line in run.text("stdout").splitlines() if "bar at" in line]
+        for lines in (shown, kept):
+            self.assertEqual(len(lines), 2, "one state in ten seconds, and the end")
+            self.assertTrue(lines[1].endswith("bar at end"), lines)
+
+    def test_a_bar_is_drawn_again_on_a_terminal(self):
+        master, slave = pty.openpty()
+        bar = 'for i in 1 2 3; do printf "\\rbar at $i"; sleep 2.2; done; printf "\\rbar at end\\n"'
+        with Run(arguments=shell(bar, 1), stdout=slave, stderr=slave) as run:
+            os.close(slave)
+            screen = read_terminal(master)
+            self.assertEqual(run.wait(), 0)
+        self.assertRegex(screen, r"bar at 1\r?\n[^\n]*\r\x1b\[K\x1b\[A\x1b\[K(?s:.*)bar at 2")
+        self.assertEqual(len(re.findall(r"bar at end[^\n]*\n", screen)), 1)
+
     def test_a_reader_that_does_not_read_blocks_no_worker(self):
         reading, writing = os.pipe()
         noise = "i=0; while [ $i -lt 30000 ]; do echo " + "x" * 400 + "; i=$((i+1)); done; touch $DONE-$RANK"

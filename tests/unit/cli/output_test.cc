@@ -19,6 +19,7 @@
 #include "cli/output/line_sink.h"
 #include "cli/output/log_file.h"
 #include "cli/output/progress.h"
+#include "cli/output/progress_bars.h"
 #include "cli/output/table.h"
 #include "heuristics/duration_text.h"
 #include "tests/support/temporary_directory.h"
@@ -257,6 +258,52 @@ TEST_CASE("on a terminal the status line stays below the lines and never mixes w
   const std::string text = pipe.read_to_end();
   const bool drawn_first = text == "step 1\r\x1b[Ka line\n" || text == "step 1\r\x1b[Ka line\nstep 1\r\x1b[K";
   CHECK((drawn_first || text == "a line\n" || text == "a line\nstep 1\r\x1b[K"));
+}
+
+TEST_CASE("a status of several lines is erased as a whole") {
+  Pipe pipe;
+  LineSink sink({.descriptor = pipe.writing, .is_terminal = true});
+  sink.set_status("bar 1\nstep 1");
+  sink.close();
+  pipe.close_writing();
+  CHECK(pipe.read_to_end() == "bar 1\nstep 1");
+
+  Pipe other;
+  LineSink drawn({.descriptor = other.writing, .is_terminal = true});
+  drawn.set_status("bar 1\nbar 2\nstep 1");
+  char first[18];
+  REQUIRE(::read(other.reading, first, sizeof first) == sizeof first);
+  drawn.set_status("");
+  drawn.close();
+  other.close_writing();
+  CHECK(other.read_to_end() == "\r\x1b[K\x1b[A\x1b[K\x1b[A\x1b[K");
+}
+
+TEST_CASE("a progress bar is a line now and then in a file, and at the bottom of a terminal") {
+  ProgressBars bars;
+  const ProgressBars::Time start{};
+  const auto after = [&](int seconds) { return start + std::chrono::seconds(seconds); };
+  OutputLine line;
+  line.worker = WorkerId{2};
+  CHECK(bars.due(line, after(0)));
+  CHECK_FALSE(bars.due(line, after(9)));
+  CHECK(bars.due(line, after(10)));
+  line.is_stderr = true;
+  CHECK(bars.due(line, after(11)));
+  CHECK(bars.render(80, after(11)).empty());
+  bars.show(line, "[h:1]  40%|####      |", after(11));
+  CHECK(bars.render(80, after(12)) == "[h:1]  40%|####      |\n");
+  CHECK(display_width(bars.render(10, after(12))) <= 10 + 1);
+  CHECK(bars.render(80, after(80)).empty());
+  for (std::uint64_t number = 1; number < 9; ++number) {
+    line.worker = WorkerId{number};
+    bars.show(line, std::to_string(number), after(80));
+  }
+  CHECK(bars.render(80, after(80)) == "1\n2\n3\n4\n");
+  line.worker = WorkerId{2};
+  bars.end(line);
+  CHECK(bars.render(80, after(80)) == "1\n3\n4\n5\n");
+  CHECK(bars.due(line, after(80)));
 }
 
 TEST_CASE("without a terminal there is no status line") {

@@ -64,6 +64,9 @@ TEST_CASE("the splitter tells a progress bar from a prompt") {
   splitter.feed("\nnext", lines.handler());
   CHECK_FALSE(splitter.partial_is_progress());
   CHECK(lines.all == Strings{"password: ", "2%"});
+  splitter.feed(" line\nbar 1\r", lines.handler());
+  CHECK(splitter.partial_is_progress());
+  CHECK(splitter.partial() == "bar 1");
 }
 
 TEST_CASE("a full buffer drops its oldest lines and counts them") {

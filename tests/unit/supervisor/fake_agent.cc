@@ -98,7 +98,7 @@ void FakeAgent::on(const protocol::SpawnWorker& order) {
   workers_[order.worker] = {};
   send(protocol::WorkerSpawned{order.worker, 1000 + static_cast<std::int64_t>(order.worker.value)});
   if (behaviour_.plain_workers) {
-    send(protocol::WorkerOutput{order.worker, false, {"hello from " + to_string(order.worker)}, 0});
+    send(protocol::WorkerOutput{order.worker, false, {"hello from " + to_string(order.worker)}, 0, {}});
     return worker_ends(order.worker, behaviour_.plain_exit_code, 0);
   }
   say_ready(order.worker);
@@ -115,7 +115,7 @@ void FakeAgent::say_ready(WorkerId worker) {
 }
 
 void FakeAgent::on(const protocol::SignalWorker& order) {
-  send(protocol::WorkerOutput{order.worker, true, {"signal " + std::to_string(order.signal)}, 3});
+  send(protocol::WorkerOutput{order.worker, true, {"signal " + std::to_string(order.signal)}, 3, {}});
 }
 
 void FakeAgent::on(const protocol::StopWorker& order) {
