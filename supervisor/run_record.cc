@@ -93,6 +93,7 @@ void add_end(Json& json, const RunRecord::End& end) {
   json["workers"] = end.workers;
   json["epoch"] = end.epoch;
   json["step"] = end.step;
+  json["loss"] = end.loss;
   json["can_continue"] = end.can_continue;
 }
 
@@ -104,6 +105,7 @@ RunRecord::End end_of(const Json& json) {
           .workers = json.value("workers", std::uint64_t{0}),
           .epoch = json.value("epoch", std::uint64_t{0}),
           .step = json.value("step", std::uint64_t{0}),
+          .loss = json.value("loss", 0.0),
           .can_continue = json.value("can_continue", false)};
 }
 

@@ -26,6 +26,7 @@ struct RunRecord {
     std::uint64_t workers = 0;  // of its last generation
     std::uint64_t epoch = 0;
     std::uint64_t step = 0;
+    double loss = 0;            // of that step; 0: not known
     bool can_continue = false;  // the program had not reached its end, and there is a checkpoint
   };
 

@@ -309,7 +309,7 @@ void Supervisor::Impl::close_down() {
   board_file_->remove();
   rejections_.end_period();
   if (options_.on_figures) options_.on_figures(figures());
-  journal(core::record::RunClosed{exit_status_, end_reason_}, true);
+  journal(closing_record(), true);
   save_record(end_record());
   agents_.close();
   control_.reset();

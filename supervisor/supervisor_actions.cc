@@ -180,11 +180,13 @@ void Supervisor::Impl::keep_last(const core::Record& record) {
   if (commit != nullptr && commit->world_size > 0) last_size_ = commit->world_size;
   if (commit != nullptr) all_leave_ = commit->world_size == 0;
   const auto* left = std::get_if<core::record::Left>(&record);
-  if (left != nullptr && all_leave_) note_final(left->last_step);
+  if (left != nullptr && all_leave_) {
+    progress_.on_last_step(left->last_step);
+    note_final(left->last_step);
+  }
   trained_ = trained_ || std::holds_alternative<core::record::Active>(record);
-  // A short run ends before its first heartbeat.
   if (const auto* finished = std::get_if<core::record::Finished>(&record)) {
-    last_step_ = std::max(last_step_, finished->last_step);
+    progress_.on_last_step(finished->last_step);
     note_final(finished->last_step);
     program_finished_ = true;
   }
@@ -242,8 +244,8 @@ RunFigures Supervisor::Impl::figures() const {
   const protocol::WorkerHeartbeat& newest = progress_.newest();
   figures.epoch = newest.epoch;
   figures.epoch_fraction = newest.epoch_fraction;
-  figures.step = newest.step;
-  figures.loss = newest.loss;
+  figures.step = progress_.step();
+  figures.loss = progress_.loss();
   figures.samples_per_s = newest.samples_per_s;
   if (policy_.has_news()) figures.policy = policy::display_name(options_.policy);
   if (policy_.has_news()) figures.policy_reason = policy_.last_reason().text;

@@ -67,6 +67,7 @@ class Supervisor::Impl {
   Status open_journal();
   Status listen_for_agents();
   void save_record(std::optional<RunRecord::End> end);
+  core::record::RunClosed closing_record() const;
   RunRecord::End end_record() const;
   Status look_back();
   void go_on();
@@ -159,7 +160,6 @@ class Supervisor::Impl {
   double up_before_s_ = 0;                // under earlier supervisors
   double life_began_s_ = 0;               // when the run was started again last
   std::uint64_t last_size_ = 0;           // of the newest generation with workers
-  Step last_step_ = 0;                    // of the workers that have finished
   std::unique_ptr<Journal> journal_;
   std::unique_ptr<AuditFile> audits_;
   Board board_;

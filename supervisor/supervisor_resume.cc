@@ -6,6 +6,8 @@
 #include <asio/ip/address.hpp>
 #include <asio/ip/udp.hpp>
 #include <chrono>
+#include <cmath>
+#include <optional>
 #include <thread>
 #include <utility>
 
@@ -105,6 +107,13 @@ void Supervisor::Impl::save_record(std::optional<RunRecord::End> end) {
   tell(core::Tell::Level::kWarning, saved.error().message + "; this run cannot be resumed");
 }
 
+core::record::RunClosed Supervisor::Impl::closing_record() const {
+  core::record::RunClosed closed{exit_status_, end_reason_, progress_.step(), std::nullopt};
+  const double loss = progress_.loss();
+  if (loss != 0 && std::isfinite(loss)) closed.loss = loss;
+  return closed;
+}
+
 RunRecord::End Supervisor::Impl::end_record() const {
   const auto now = std::chrono::system_clock::now().time_since_epoch();
   return {.exit_status = exit_status_,
@@ -113,7 +122,8 @@ RunRecord::End Supervisor::Impl::end_record() const {
           .uptime_s = up_s(),
           .workers = last_size_,
           .epoch = progress_.newest().epoch,
-          .step = std::max(last_step_, progress_.newest().step),
+          .step = progress_.step(),
+          .loss = closing_record().loss.value_or(0),
           .can_continue = can_continue()};
 }
 

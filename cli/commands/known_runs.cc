@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "cli/config/text.h"
+#include "cli/output/figures.h"
 #include "supervisor/control/control_client.h"
 #include "supervisor/control/control_protocol.h"
 #include "supervisor/protocol/json_text.h"
@@ -19,6 +20,12 @@ namespace {
 // A run that is stopped or overloaded does not keep the others from being listed.
 constexpr Millis kAnswerTimeout{2000};
 
+// Null where it is no number.
+void add_loss(ListedRun& run, const nlohmann::json& status) {
+  const auto loss = status.find("loss");
+  if (loss != status.end() && loss->is_number() && is_reported(loss->get<double>())) run.loss = loss->get<double>();
+}
+
 void add_status(ListedRun& run, const std::string& directory) {
   const auto answer = control::ask(directory, R"({"command":"status"})", kAnswerTimeout);
   const nlohmann::json parsed = answer.ok() ? parse_json(*answer) : nlohmann::json();
@@ -30,6 +37,7 @@ void add_status(ListedRun& run, const std::string& directory) {
   run.workers = status->value("world_size", std::uint64_t{0});
   run.epoch = status->value("epoch", std::uint64_t{0});
   run.step = status->value("step", std::uint64_t{0});
+  add_loss(run, *status);
   run.started_unix_s = now - status->value("uptime_s", 0.0);
 }
 
@@ -41,6 +49,7 @@ void add_end(ListedRun& run, const RunRecord::End& end) {
   run.workers = end.workers;
   run.epoch = end.epoch;
   run.step = end.step;
+  if (is_reported(end.loss)) run.loss = end.loss;
   run.ended_unix_s = end.ended_unix_s;
   run.started_unix_s = end.ended_unix_s - end.uptime_s;
 }

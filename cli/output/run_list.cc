@@ -36,6 +36,7 @@ nlohmann::json object_of(const ListedRun& run) {
           {"workers", json_of(run.workers)},
           {"epoch", json_of(run.epoch)},
           {"step", json_of(run.step)},
+          {"loss", json_of(run.loss)},
           {"started", json_of(run.started_unix_s)},
           {"ended", json_of(run.ended_unix_s)},
           {"exit_status", json_of(run.exit_status)},

@@ -16,6 +16,7 @@ struct ListedRun {
   std::optional<std::uint64_t> workers;
   std::optional<std::uint64_t> epoch;
   std::optional<std::uint64_t> step;
+  std::optional<double> loss;  // of that step, where the program reports it
   std::optional<double> started_unix_s;
   std::optional<double> ended_unix_s;
   std::optional<int> exit_status;

@@ -55,7 +55,12 @@ void Summary::on(const core::record::Idle& idle) {
 }
 
 void Summary::on(const core::record::Finished& finished) {
-  finished_step_ = std::max(finished_step_, finished.last_step);
+  last_step_ = std::max(last_step_, finished.last_step);
+}
+
+void Summary::on(const core::record::RunClosed& closed) {
+  last_step_ = std::max(last_step_, closed.step.value_or(0));
+  last_loss_ = closed.loss.value_or(0);
 }
 
 void Summary::on(const core::record::Audit& audit) {
@@ -116,9 +121,10 @@ std::string Summary::render(int exit_status) const {
   if (audit_failed_) text += "  AUDIT FAILED: " + audit_ + "\n";
   text += "  ended: " + (end_reason_.empty() ? "without a reason" : end_reason_) + " (status " +
           std::to_string(exit_status) + ") after " + format_duration(last_.uptime_s) + "\n";
-  if (const Step steps = std::max(last_.step, finished_step_); steps > 0) {
+  if (const Step steps = std::max(last_.step, last_step_); steps > 0) {
+    const double loss = last_loss_ != 0 ? last_loss_ : last_.loss;
     text += "  trained: " + core::counted(steps, "step");
-    if (last_.step > 0 && is_reported(last_.loss)) text += ", loss " + format_loss(last_.loss);
+    if (is_reported(loss)) text += ", loss " + format_loss(loss);
     if (!changes_.empty()) text += ", idle for changes " + total_idle();
     text += "\n";
   }

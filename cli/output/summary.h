@@ -45,6 +45,7 @@ class Summary {
   void on(const core::record::FirstSuccessor&) { no_first_.clear(); }
   void on(const core::record::Note& note) { notes_[note.key] = note.value; }
   void on(const core::record::Finished& finished);
+  void on(const core::record::RunClosed& closed);
   void on(const core::record::End& end) { end_reason_ = end.reason; }
   void on(const core::record::Audit& audit);
   std::string total_idle() const;
@@ -53,7 +54,8 @@ class Summary {
   std::string render_failures() const;
 
   RunFigures last_;
-  Step finished_step_ = 0;  // a short run ends before its figures arrive
+  Step last_step_ = 0;  // of the records: a short run ends before its figures arrive
+  double last_loss_ = 0;
   std::map<std::uint64_t, Speed> speeds_;
   std::vector<Change> changes_;
   std::uint64_t size_ = 0;  // of the newest committed generation

@@ -99,6 +99,12 @@ void Measurements::report_swap_early() {
   report_swap(swap_gap_.take_early());
 }
 
+std::vector<protocol::WorkerToAgent> Measurements::last_heartbeat() {
+  protocol::WorkerHeartbeat last = monitors_.heartbeat();
+  last.place = protocol::StepPlace::kOutside;
+  return {last};
+}
+
 void Measurements::report_swap(const std::optional<protocol::WorkerSwap>& swap) {
   if (swap) reports_.send(*swap);
 }

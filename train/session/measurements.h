@@ -7,6 +7,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <vector>
 
 #include "train/session/control_lane.h"
 #include "train/session/course.h"
@@ -42,6 +43,8 @@ class Measurements {
   void swapped(Generation generation) { swap_gap_.swapped(generation); }
   // What is known of the last change, before the next one or the end.
   void report_swap_early();
+  // The figures of the last step, before this worker's last message: the next heartbeat may not come.
+  std::vector<protocol::WorkerToAgent> last_heartbeat();
 
   RunMonitors run_monitors(const LaneOutput& lane) const;
 

@@ -185,6 +185,7 @@ void Membership::leave(const protocol::GenerationPlan& plan, Outcome outcome) {
   if (!lifecycle.parks) lifecycle.outcome = outcome;
   parts_.measurements.report_swap_early();
   parts_.audits.report();
+  parts_.plane->send_in_turn([this] { return parts_.measurements.last_heartbeat(); });
   parts_.plane->send(protocol::WorkerLeft{plan.generation, parts_.course.committed_step()});
 }
 

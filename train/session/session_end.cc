@@ -31,13 +31,22 @@ void Session::Impl::finish_training() {
     const Status status = finish_together();
     if (status) {
       lifecycle_.finish_reported = plane_ != nullptr;
-      if (plane_) plane_->finished();
+      if (plane_) report_finished();
       lifecycle_.outcome = Outcome::kFinished;
       worker_->seating.seat().communicator->limit_operations(kCollectiveAfterTheEnd);
     } else if (!worker_->recovery.take_seat()) {
       rejoin();
     }
   }
+}
+
+void Session::Impl::report_finished() {
+  report_last_step();
+  plane_->finished();
+}
+
+void Session::Impl::report_last_step() {
+  plane_->send_in_turn([this] { return worker_->measurements.last_heartbeat(); });
 }
 
 Status Session::Impl::finish_together() {
@@ -132,6 +141,7 @@ void Session::Impl::end_link(bool program_is_done, bool in_the_middle) {
   auto& worker = *worker_;
   worker.measurements.report_swap_early();
   worker.audits.report();
+  if (lifecycle_.started) report_last_step();
   worker.notes.close();
   const bool stays = lifecycle_.outcome != Outcome::kLeft && lifecycle_.outcome != Outcome::kStopped;
   const bool was_member = lifecycle_.started && worker.seating.seat().communicator && stays;

@@ -149,6 +149,8 @@ class __attribute__((visibility("hidden"))) Session::Impl {
   void rejoin();
   void finish_training();
   Status finish_together();
+  void report_finished();
+  void report_last_step();
   Status equalize_replicas();
   Status gather_local_state();
   void commit_local_state(bool in_step);

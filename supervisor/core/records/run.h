@@ -50,9 +50,13 @@ ET_RECORD(RunResumed, "run_resumed",
 struct RunClosed {
   std::int64_t exit_status = 0;
   std::string reason;
+  std::optional<Step> step;
+  std::optional<double> loss;
 };
-ET_RECORD(RunClosed, "run_closed", "The supervisor has ended and has left nothing behind.", ET_FIELD(exit_status),
-          ET_FIELD(reason))
+ET_RECORD(RunClosed, "run_closed",
+          "The supervisor has ended and has left nothing behind. `step` is the last one that was committed, `loss` is "
+          "that step's, where the program reports it.",
+          ET_FIELD(exit_status), ET_FIELD(reason), ET_FIELD(step).since(7), ET_FIELD(loss).since(7))
 
 struct TakenOver {
   Generation generation = 0;

@@ -272,6 +272,22 @@ TEST_CASE("stale and idle heartbeats change no figure") {
   CHECK(progress.newest().generation == 2);
 }
 
+TEST_CASE("a step that was said last has no loss before its heartbeat") {
+  Progress progress;
+  protocol::WorkerHeartbeat beat = rank_beat(2, 50);
+  beat.loss = 0.5;
+  progress.on_heartbeat(beat);
+  CHECK(progress.loss() == 0.5);
+  progress.on_last_step(53);
+  progress.on_last_step(52);
+  CHECK(progress.step() == 53);
+  CHECK(progress.loss() == 0);
+  beat.step = 53;
+  beat.loss = 0.25;
+  progress.on_heartbeat(beat);
+  CHECK(progress.loss() == 0.25);
+}
+
 TEST_CASE("a flood of refused connections is reported as a few and a number") {
   std::vector<std::uint64_t> times;
   Rejections rejections([&](const std::string&, const std::string&, std::uint64_t n) { times.push_back(n); });
