@@ -142,6 +142,7 @@ class SupervisorLost(Case):
             run.wait_size(2)
             run.lose_everything()
             shutil.copy(STORED_JOURNAL, run.journal_path())
+            rewrite_journal(run, {'"run":"before"': f'"run":"{run.name}"'})
             run.resume()
             run.wait_size(3)  # the target that the stored run had
             self.assertGreater(run.status()["generation"], 7)

@@ -101,7 +101,7 @@ class InAJob(SlurmCase):
         self.assertIn("6 workers to start with", text)
 
     def test_check_tries_every_host_by_srun(self):
-        job, text = self.script(f"{shlex.quote(harness.BINARY)} check --np 6 -- ./train")
+        job, text = self.script(f"{shlex.quote(harness.BINARY)} check --np 6 -- /bin/true")
         self.assertEqual(job["ExitCode"], "0:0", text)
         for host in ("node1", "node2", "node3"):
             self.assertRegex(text, rf"{host} .*good|{host} .*more slots than cores")
@@ -232,6 +232,9 @@ class ClusterCase(SlurmCase):
         working = status.get("phase") == "running" and all(w.get("step", 0) > 0 for w in members(status))
         return sorted((worker["host"], worker["pid"]) for worker in members(status)) if working else []
 
+    def newest_checkpoint(self, name):
+        return newest_checkpoint(os.path.join(self.steps[name] + "-checkpoints", name))
+
     def hosts(self, name):
         return [host for host, _ in self.workers(name)]
 
@@ -248,11 +251,11 @@ class Shares(ClusterCase):
         self.assertEqual(len(set(self.hosts("a") + self.hosts("b"))), 2, "all hosts of the job are used")
         self.slurm.run(["scancel", "--signal=USR1", "--batch", str(number)])
         self.slurm.wait_job(number, lambda job: job["Restarts"] == "1" and job["JobState"] == "RUNNING")
-        reached = {name: newest_checkpoint(steps + "-checkpoints") for name, steps in self.steps.items()}
+        reached = {name: self.newest_checkpoint(name) for name in self.steps}
         self.assertGreater(min(reached.values()), 0)
         wait_until(lambda: len(self.hosts("a")) == 2 and len(self.hosts("b")) == 2, 60, "two workers of each, again")
         for name in self.steps:
-            wait_until(lambda: newest_checkpoint(self.steps[name] + "-checkpoints") > reached[name], 60, "more steps")
+            wait_until(lambda: self.newest_checkpoint(name) > reached[name], 60, "more steps")
             self.assertEqual(self.do("cancel", name).returncode, 0)
         job = self.slurm.wait_job(number, lambda job: job["JobState"] in ENDED)
         self.assertEqual((job["JobState"], job["ExitCode"]), ("COMPLETED", "0:0"), self.text())

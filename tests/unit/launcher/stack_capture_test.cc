@@ -90,7 +90,7 @@ TEST_CASE("the kernel's part names the process, its threads and what they wait i
 #endif
   REQUIRE(lines.size() == 1 + threads);
   CHECK(lines[0].starts_with("process " + std::to_string(sleeper.pid) + " \"launcher_unit\": sleeping, " +
-                             std::to_string(threads) + " threads"));
+                             (threads == 1 ? "1 thread" : std::to_string(threads) + " threads")));
   CHECK(lines[1].starts_with("thread " + std::to_string(sleeper.pid) + " \"launcher_unit\": sleeping"));
 }
 
