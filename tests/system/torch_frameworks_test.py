@@ -91,6 +91,13 @@ class Accelerate(ScriptCase):
         self.assertEqual((len(rates), len(set(rates))), (3, 1), rates)
         self.assertEqual(os.listdir(files.name), ["saved"])
 
+    def test_a_stream_is_divided_among_the_workers(self):
+        with torch_run(script_job("accelerate_stream.py", (2, 2, 2))) as run:
+            self.assertEqual(run.wait(END_S), 0, run.text()[-2000:])
+            parts = [text.split() for text in re.findall(r"got ([\d ]+)", run.text())]
+        self.assertEqual([len(part) for part in parts], [32, 32])
+        self.assertEqual(sorted(map(int, parts[0] + parts[1])), list(range(64)))
+
     def test_what_cannot_be_made_elastic_is_refused_with_a_sentence(self):
         self.refuses("accelerate_script.py", {"split": "accelerate's split_batches=True divides a batch of fixed size"})
 

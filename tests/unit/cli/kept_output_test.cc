@@ -106,5 +106,5 @@ TEST_CASE("runs are listed with the live ones first, then the newest") {
   CHECK(render_runs({runs[0]}).find("live  running        4") != std::string::npos);
   CHECK(
       run_json(runs[1]) ==
-      R"({"ended":20.0,"epoch":null,"exit_status":75,"name":"new","reason":"","started":null,"state":"ended","step":null,"workers":null})");
+      R"({"ended":20.0,"epoch":null,"exit_status":75,"loss":null,"name":"new","reason":"","started":null,"state":"ended","step":null,"workers":null})");
 }

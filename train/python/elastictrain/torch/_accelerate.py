@@ -62,6 +62,9 @@ def _change_loaders(module: Any) -> None:
     # Lengths are computed before the training: schedules must not depend on the number of workers at that time.
     shard.num_processes = _live(lambda: script.world_size if script.is_training_now else 1)
     shard.process_index = _live(lambda: min(script.rank, script.world_size - 1) if script.is_training_now else 0)
+    stream = module.IterableDatasetShard
+    stream.num_processes = _live(lambda: script.world_size)
+    stream.process_index = _live(lambda: min(script.rank, script.world_size - 1))
     prepare = module.prepare_data_loader
 
     @functools.wraps(prepare)
