@@ -242,7 +242,7 @@ class Simulate(Case):
         done = simulate(path, "--policy", "fifo", "--gpus", "1")
         self.assertEqual(done.returncode, 0, done.stderr)
         self.assertEqual(done.stderr.count("sorted"), 1)
-        self.assertEqual(done.stderr.count("ask for more than 1 GPUs"), 1)
+        self.assertEqual(done.stderr.count("ask for more than 1 GPU"), 1)
 
     def refused(self, text, *expected, name="jobs.csv", status=78, policy="fifo"):
         path = self.write(name, text)
