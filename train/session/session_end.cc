@@ -141,10 +141,10 @@ void Session::Impl::end_link(bool program_is_done, bool in_the_middle) {
   auto& worker = *worker_;
   worker.measurements.report_swap_early();
   worker.audits.report();
-  if (lifecycle_.started) report_last_step();
   worker.notes.close();
   const bool stays = lifecycle_.outcome != Outcome::kLeft && lifecycle_.outcome != Outcome::kStopped;
   const bool was_member = lifecycle_.started && worker.seating.seat().communicator && stays;
+  if (was_member) report_last_step();  // one that has left has said it
   if (program_is_done && was_member && !lifecycle_.finish_reported) {
     plane_->send(protocol::WorkerFinished{worker.course.committed_step(), true});
   }
