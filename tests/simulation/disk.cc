@@ -52,8 +52,10 @@ std::optional<Checkpoint> Disk::choose(const std::string& of_environment, const 
 void Disk::tear(Instant now, const core::Journal& record, Rng& rng) {
   if (full) return;
   const std::size_t before = journal_.size();
+  const std::size_t synced = synced_bytes_;
   append(now, record);
   journal_.resize(before + rng.below(static_cast<std::uint32_t>(journal_.size() - before)));
+  synced_bytes_ = synced;  // the process ended before
 }
 
 }  // namespace elastictrain::simulation
