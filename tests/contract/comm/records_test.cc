@@ -309,7 +309,8 @@ TEST_CASE(
       {"repeated", [](Records& records) { records.insert(records.begin() + 3, records[2]); }},
       {"left out", [](Records& records) { records.erase(records.begin() + 3); }},
       {"exchanged", [](Records& records) { std::swap(records[3], records[4]); }},
-      {"cut", [](Records& records) { records[3].resize(records[3].size() - 1); }},
+      // Not its last byte: in one of 256 records the first one of the next has the same value.
+      {"cut", [](Records& records) { records[3].erase(records[3].begin() + 1000); }},
       {"a foreign size", [](Records& records) { std::memset(records[3].data(), 0xff, 4); }},
       {"no size", [](Records& records) { std::memset(records[3].data(), 0, 4); }},
   };
