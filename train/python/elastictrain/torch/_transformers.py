@@ -6,7 +6,8 @@ were used: its unit is one batch of one worker, as accelerate counts.
 
 import functools
 import math
-from typing import Any, Callable, Dict
+import weakref
+from typing import Any, Callable, Dict, Optional
 
 import torch
 
@@ -27,9 +28,10 @@ def install() -> None:
 
 def _change_callbacks(module: Any) -> None:
     for name in ("is_world_process_zero", "is_local_process_zero"):
-        setattr(module.TrainerState, name, property(lambda self: _is_first(), lambda self, _: None))
+        setattr(module.TrainerState, name, property(lambda self: events.is_first, lambda self, _: None))
     original = module.CallbackHandler.call_event
-    module.CallbackHandler.call_event = functools.wraps(original)(_begin_as_first(original))
+    events = _Events(original)
+    module.CallbackHandler.call_event = functools.wraps(original)(lambda *arguments, **named: events.call(*arguments, **named))
 
 
 def _is_first() -> bool:
@@ -37,23 +39,39 @@ def _is_first() -> bool:
     return script.rank == 0 and not is_silent()
 
 
-def _begin_as_first(original: Callable[..., Any]) -> Callable[..., Any]:
+class _Events:
     """A progress bar and the like are made as the training begins, in the first worker alone. One that is first later makes them
-    then."""
-    def call_event(handler: Any, event: str, args: Any, state: Any, control: Any, **named: Any) -> Any:
-        is_first = _is_first()
-        if event == "on_train_begin":
-            handler.began_as_first = is_first
-        elif is_first and not getattr(handler, "began_as_first", True):
-            handler.began_as_first = True
-            callbacks, handler.callbacks = handler.callbacks, [one for one in handler.callbacks if _is_of_library(one)]
-            try:
-                original(handler, "on_train_begin", args, state, control)
-            finally:
-                handler.callbacks = callbacks
-        return original(handler, event, args, state, control, **named)
+    at its next event. Whether it is first does not change within an event, in which a callback may exchange values. What is
+    kept here is this worker's own: in the handler it would reach new workers, as what the script itself has changed does."""
 
-    return call_event
+    def __init__(self, original: Callable[..., Any]) -> None:
+        self._original = original
+        self._began_silently: "weakref.WeakSet[Any]" = weakref.WeakSet()  # handlers
+        self._in_event: Optional[bool] = None
+
+    @property
+    def is_first(self) -> bool:
+        return _is_first() if self._in_event is None else self._in_event
+
+    def call(self, handler: Any, event: str, args: Any, state: Any, control: Any, **named: Any) -> Any:
+        outer, self._in_event = self._in_event, self.is_first
+        try:
+            if event == "on_train_begin":
+                (self._began_silently.discard if self._in_event else self._began_silently.add)(handler)
+            elif self._in_event and handler in self._began_silently:
+                self._began_silently.discard(handler)
+                self._begin(handler, args, state, control)
+            return self._original(handler, event, args, state, control, **named)
+        finally:
+            self._in_event = outer
+
+    def _begin(self, handler: Any, args: Any, state: Any, control: Any) -> None:
+        """Again, in the library's own callbacks."""
+        callbacks, handler.callbacks = handler.callbacks, [one for one in handler.callbacks if _is_of_library(one)]
+        try:
+            self._original(handler, "on_train_begin", args, state, control)
+        finally:
+            handler.callbacks = callbacks
 
 
 def _is_of_library(callback: Any) -> bool:
