@@ -52,6 +52,7 @@ Result<Fd> file_with(const std::string& text) {
   return file;
 }
 
+// Unavailable: the server has ended, or is about to.
 Status send_descriptors(int channel, const std::array<int, kDescriptors>& descriptors) {
   char byte = 'f';
   iovec part{&byte, 1};
@@ -66,8 +67,10 @@ Status send_descriptors(int channel, const std::array<int, kDescriptors>& descri
   header->cmsg_type = SCM_RIGHTS;
   header->cmsg_len = CMSG_LEN(sizeof descriptors);
   std::memcpy(CMSG_DATA(header), descriptors.data(), sizeof descriptors);
-  const bool sent = ::sendmsg(channel, &message, MSG_NOSIGNAL | MSG_DONTWAIT) == 1;
-  return sent ? Status() : Status(system_error("cannot ask the fork server", errno));
+  if (::sendmsg(channel, &message, MSG_NOSIGNAL | MSG_DONTWAIT) == 1) return {};
+  const bool is_closed = errno == EPIPE || errno == ECONNRESET || errno == ECONNREFUSED;
+  if (is_closed) return Error{ErrorCode::kUnavailable, "the fork server has closed its socket"};
+  return system_error("cannot ask the fork server", errno);
 }
 
 // Empty: the other end is closed. Nothing: there is no message.
@@ -184,6 +187,7 @@ void ForkServer::serve_next() {
   while (state_ == State::kReady && how_ended_.empty() && !answer_.is_open() && !requests_.empty()) {
     const Status sent = send(requests_.front());
     if (sent) return;
+    if (sent.error().code == ErrorCode::kUnavailable) return limit_wait("fork a worker");  // its exit says why
     const Done done = std::move(requests_.front().done);
     requests_.pop_front();
     done(sent.error());
