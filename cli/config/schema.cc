@@ -4,6 +4,7 @@
 
 #include "cli/config/checks.h"
 #include "heuristics/registry/registry.h"
+#include "supervisor/protocol/limits.h"
 #include "supervisor/protocol/names.h"
 
 namespace elastictrain::cli {
@@ -11,7 +12,7 @@ namespace {
 
 constexpr std::uint64_t kMaxWorkers = 100'000;
 constexpr std::uint64_t kDayMs = 86'400'000;
-constexpr std::uint64_t kMaxBatch = 1ULL << 30;
+constexpr std::uint64_t kMaxBatch = limits::kMaxBatch;
 constexpr std::uint64_t kMaxSteps = 1ULL << 40;
 constexpr std::uint64_t kMaxFailures = 1'000'000;
 
@@ -95,8 +96,7 @@ void add_job_keys(std::vector<KeySpec>& keys) {
            "--bind", choice<&C::workers, &WorkersConfig::bind>(kBindNames)},
           {"workers.preload", "",
            "Python modules that one process of each host imports, to be forked for its workers, so that a new one "
-           "starts "
-           "at once; auto: torch for an unchanged script (--torch), otherwise none; none: each worker imports by "
+           "starts at once; auto: torch for an unchanged script (--torch), otherwise none; none: each worker imports by "
            "itself",
            "--preload", ListField{in<&C::workers, &WorkersConfig::preload>, check_module}},
           {"workers.preload_timeout_ms", "milliseconds",

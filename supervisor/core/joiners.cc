@@ -24,8 +24,6 @@ std::string text(std::uint64_t value) {
   return std::to_string(value);
 }
 
-constexpr std::uint64_t kLargestBatch = 1U << 30;  // samples of a worker in a step, as of the configuration
-
 // Workers that divide their data in another way would skip samples and repeat others, or end at another step.
 std::optional<std::string> division_mismatch(const protocol::WorkerReady& joiner, const protocol::WorkerReady& run) {
   const auto differs = [](const char* option, auto mine, auto theirs) {
@@ -116,7 +114,7 @@ std::uint32_t Joiners::batch_of(const protocol::WorkerReady& message) const {
   if (settings_.batch_of_program) return message.batch;
   const std::uint64_t batches = message.division.batches_per_step;
   if (batches <= 1) return 0;
-  return static_cast<std::uint32_t>(std::min<std::uint64_t>(settings_.batch_of_user * batches, kLargestBatch));
+  return static_cast<std::uint32_t>(std::min<std::uint64_t>(settings_.batch_of_user * batches, limits::kMaxBatch));
 }
 
 std::optional<std::string> Joiners::batch_mismatch(const protocol::WorkerReady& message) const {

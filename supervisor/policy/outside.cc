@@ -12,13 +12,13 @@
 #include "supervisor/policy/library.h"
 #include "supervisor/policy/reason_text.h"
 #include "supervisor/policy/view_json.h"
+#include "supervisor/protocol/limits.h"
 
 namespace elastictrain::policy {
 namespace {
 
 constexpr std::size_t kMaxCodeBytes = 64;
 constexpr std::size_t kMaxNumbers = 64;
-constexpr std::uint32_t kMaxBatch = 1U << 30;  // as batch.per_worker
 constexpr double kMaxFactor = 1e6;
 constexpr std::string_view kOurFields[] = {"seq",  "t",      "up",      "event",   "policy",
                                            "code", "reason", "workers", "replace", "because"};
@@ -61,9 +61,9 @@ void make_fit(heuristics::Reason& reason) {
 // A policy with a mistake must not set a batch or a rate that no training survives.
 Status check_bounds(const heuristics::JobDecision& job) {
   const auto batch = job.per_worker_batch;
-  if (batch && (*batch == 0 || *batch > kMaxBatch)) {
+  if (batch && (*batch == 0 || *batch > limits::kMaxBatch)) {
     return Error{ErrorCode::kInvalid, "per_worker_batch is " + std::to_string(*batch) + "; it must be from 1 to " +
-                                          std::to_string(kMaxBatch)};
+                                          std::to_string(limits::kMaxBatch)};
   }
   const auto factor = job.learning_rate_factor;
   if (factor && !(*factor >= 1 / kMaxFactor && *factor <= kMaxFactor)) {

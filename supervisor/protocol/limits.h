@@ -16,6 +16,7 @@ inline constexpr std::size_t kMaxListLength = 200'000;
 inline constexpr std::size_t kMaxStringBytes = 4u << 20;  // a value of the board fits
 inline constexpr std::size_t kMaxStateItemsBytes = 16u << 10;  // what a worker tells about its state when it is ready
 inline constexpr std::size_t kMaxWorkers = 100'000;
+inline constexpr std::uint32_t kMaxBatch = 1u << 30;  // samples of a worker in a step
 
 // The board of a run (worker_messages.h).
 inline constexpr std::size_t kMaxBoardKeyBytes = 200;

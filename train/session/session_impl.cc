@@ -5,6 +5,7 @@
 #include <exception>
 #include <utility>
 
+#include "supervisor/protocol/limits.h"
 #include "train/session/sizes.h"
 
 namespace elastictrain {
@@ -67,7 +68,7 @@ void Session::Impl::share_early(std::string_view name, const void* data, std::si
 void Session::Impl::set_data(const DataOptions& options) {
   lifecycle_.require(lifecycle_.may_describe(), "set_data() after start(); describe the data before start()");
   lifecycle_.require(options.batch != 0, "set_data() with a batch of 0; a worker needs at least one sample per step");
-  lifecycle_.require(options.batch <= session::kMostBatch, "set_data() with a batch of more than 2^30 samples");
+  lifecycle_.require(options.batch <= limits::kMaxBatch, "set_data() with a batch of more than 2^30 samples");
   lifecycle_.require(options.batches_per_step != 0, "set_data() with 0 batches per step; a step has at least one");
   program_.data = options;
 }

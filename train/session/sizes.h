@@ -11,7 +11,6 @@
 namespace elastictrain::session {
 
 inline constexpr std::size_t kMaxBytes = std::size_t{1} << 47;  // of a process
-inline constexpr std::uint32_t kMostBatch = 1U << 30;           // of a worker, as in a config
 
 // `each` is above 0.
 inline std::size_t bytes_of(const char* call, std::size_t count, std::size_t each) {
