@@ -23,9 +23,10 @@ class HostPoller {
       : source_(source), offered_(std::move(offered)), failed_(std::move(failed)), timer_(io), first_(io) {}
 
   enum class Begin {
-    kAnew,  // without an answer soon, or after a failure, a run begins with no host: its time to start runs from then
-            // on
-    kTakeOver  // the hosts that the run has stay until the first answer
+    // Without an answer soon, or after a failure, a run begins with no host: its time to start runs from then on.
+    kAnew,
+    // The hosts that the run has stay until the first answer.
+    kTakeOver
   };
   void start(Begin begin);
   void stop();

@@ -259,8 +259,8 @@ void Supervisor::Impl::announce() {
 
 int Supervisor::Impl::run() {
   arm_time_limit();
-  const bool takes_over = options_.start == RunStart::kTakeOver;
-  if (options_.cluster == nullptr) hosts_.start(takes_over ? HostPoller::Begin::kTakeOver : HostPoller::Begin::kAnew);
+  const bool has_workers = options_.start == RunStart::kTakeOver && !membership_.view().workers.empty();
+  if (options_.cluster == nullptr) hosts_.start(has_workers ? HostPoller::Begin::kTakeOver : HostPoller::Begin::kAnew);
   cluster_.begin();
   while (!ended_ && io_.run_one() != 0) {
   }

@@ -29,6 +29,7 @@ struct Guest {
   Connection connection;       // null: lost
   Clock::time_point lost_at;
   bool leaving = false;
+  std::string unneeded;      // why it was let go; empty: it was not
   std::set<AgentId> agents;  // launched there and not known to have ended
 };
 
@@ -75,6 +76,7 @@ class Hub final : public Rendezvous {
     const auto found = guests_.find(host);
     if (found == guests_.end() || found->second.leaving) return;
     found->second.leaving = true;
+    found->second.unneeded = reason;
     send(found->second, protocol::HostUnneeded{reason});
     report_change();
   }
@@ -174,6 +176,7 @@ class Hub final : public Rendezvous {
     Guest& guest = place_for(offer);
     if (guest.connection) guest.connection->close();
     guest.connection = std::move(held);
+    if (!guest.unneeded.empty()) send(guest, protocol::HostUnneeded{guest.unneeded});  // its connection had broken
   }
 
   static std::string refusal(const protocol::HostOffer& offer) {

@@ -120,6 +120,9 @@ void Takeover::restore_roster(const Resumed& event) {
   startup_.expired = startup_.spawned;
   startup_.spawned_at = out_.now();
   startup_.first_size = static_cast<std::uint32_t>(roster_.workers().size());
+  if (startup_.spawned && settings_.last_call != Millis{0}) {
+    out_.arm({TimerKind::kFixed, {}, {}}, out_.now() + settings_.ready_timeout);
+  }
 }
 
 void Takeover::restore_generation(const Resumed& event) {
