@@ -146,6 +146,15 @@ Result<RunDirectory> RunDirectory::claim(const std::string& path) {
   return directory;
 }
 
+// Shared: who only looks keeps nobody else from looking.
+bool RunDirectory::is_held(const std::string& path) {
+  const int lock = ::open((path + "/lock").c_str(), O_RDWR | O_NONBLOCK | O_CLOEXEC | O_NOFOLLOW);
+  if (lock < 0) return false;
+  const bool held = ::flock(lock, LOCK_SH | LOCK_NB) != 0 && errno == EWOULDBLOCK;
+  ::close(lock);
+  return held;
+}
+
 Status RunDirectory::may_claim(const std::string& path) {
   std::string existing = path;
   while (existing.size() > 1 && ::access(existing.c_str(), F_OK) != 0 && errno == ENOENT) {
@@ -158,10 +167,7 @@ Status RunDirectory::may_claim(const std::string& path) {
     return io_failure("make", path);
   }
   if (Status ours = require_ours(path); !ours.ok()) return ours;
-  const int lock = ::open((path + "/lock").c_str(), O_RDWR | O_CLOEXEC | O_NOFOLLOW);
-  const bool is_held = lock >= 0 && ::flock(lock, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK;
-  if (lock >= 0) ::close(lock);
-  if (is_held || control::is_live(path)) return lives(path);
+  if (is_held(path) || control::is_live(path)) return lives(path);
   return {};
 }
 

@@ -25,6 +25,8 @@ class RunDirectory {
   // Makes the directory with mode 0700 if it is missing. Refuses one that belongs to another user, and one whose run is
   // running; the control socket of a run that is gone is removed.
   static Result<RunDirectory> claim(const std::string& path);
+  // The supervisor of a run holds its directory as long as it lives.
+  static bool is_held(const std::string& path);
   // Whether claim() would succeed; changes nothing.
   static Status may_claim(const std::string& path);
 

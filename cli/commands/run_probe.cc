@@ -1,7 +1,5 @@
 #include "cli/commands/run_probe.h"
 
-#include <fcntl.h>
-#include <sys/file.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -12,18 +10,6 @@
 #include "supervisor/run_record.h"
 
 namespace elastictrain::cli {
-namespace {
-
-// The supervisor of a run holds the lock of its directory as long as it lives.
-bool is_locked(const std::string& directory) {
-  const int lock = ::open((directory + "/lock").c_str(), O_RDWR | O_NONBLOCK | O_CLOEXEC | O_NOFOLLOW);
-  if (lock < 0) return false;
-  const bool locked = ::flock(lock, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK;
-  ::close(lock);
-  return locked;
-}
-
-}  // namespace
 
 jobs::Probed probe_run(const jobs::Job& job) {
   using State = jobs::Probed::State;
@@ -35,7 +21,7 @@ jobs::Probed probe_run(const jobs::Job& job) {
     if (own.ok()) directory = *own;
   }
   if (directory.empty() || (::access(directory.c_str(), R_OK) != 0 && errno == EACCES)) return answer;
-  if (control::is_live(directory) || is_locked(directory)) {
+  if (control::is_live(directory) || RunDirectory::is_held(directory)) {
     answer.state = State::kAlive;
     return answer;
   }

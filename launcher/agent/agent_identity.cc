@@ -2,7 +2,6 @@
 
 #include <signal.h>
 #include <sys/stat.h>
-#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <filesystem>
@@ -11,6 +10,7 @@
 #include <sstream>
 
 #include "launcher/agent/private_directory.h"
+#include "launcher/process/process_mark.h"
 #include "launcher/process/process_stat.h"
 
 namespace elastictrain::launcher {
@@ -41,17 +41,6 @@ std::optional<Identity> read_identity(const std::filesystem::path& directory) {
   return identity;
 }
 
-// The pidfd is opened before the comparison: the process that is killed is the one that was compared.
-bool kill_exactly(const Identity& identity) {
-  const int process = static_cast<int>(::syscall(SYS_pidfd_open, identity.pid, 0));
-  if (process < 0) return false;
-  const auto stat = read_process_stat(identity.pid);
-  const bool same = stat && stat->start_ticks == identity.start_ticks && stat->state != 'Z';
-  const bool killed = same && ::syscall(SYS_pidfd_send_signal, process, SIGKILL, nullptr, 0) == 0;
-  ::close(process);
-  return killed;
-}
-
 }  // namespace
 
 void write_identity(const std::string& directory, const protocol::AgentBootstrap& bootstrap) {
@@ -69,7 +58,7 @@ int end_older_agents(const std::string& own_directory, const protocol::AgentBoot
     if (directory == own_directory) continue;
     const auto identity = read_identity(directory);
     if (!identity || identity->run != run || identity->host != bootstrap.host) continue;
-    if (identity->agent < bootstrap.agent.value && kill_exactly(*identity)) ++ended;
+    if (identity->agent < bootstrap.agent.value && signal_started(identity->pid, identity->start_ticks, SIGKILL)) ++ended;
   }
   return ended;
 }

@@ -59,10 +59,11 @@ std::optional<std::string> path_of(pid_t pid, const std::string& root, bool firs
 
 // From the group up to the mount. A container may see its own group as the mount, by a path of the machine.
 std::vector<std::string> directories_of(const Mount& mount, std::string path, const std::string& root) {
-  if (mount.group != "/" && path.starts_with(mount.group)) path.erase(0, mount.group.size());
+  const bool is_below = path == mount.group || path.starts_with(mount.group + "/");
+  if (mount.group != "/" && is_below) path.erase(0, mount.group.size());
   if (path == "/" || path.starts_with("/..")) path.clear();
   std::vector<std::string> directories;
-  for (; !path.empty(); path.erase(path.rfind('/'))) directories.push_back(root + mount.directory + path);
+  for (; path.starts_with('/'); path.erase(path.rfind('/'))) directories.push_back(root + mount.directory + path);
   directories.push_back(root + mount.directory);
   return directories;
 }
