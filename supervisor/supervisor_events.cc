@@ -6,6 +6,7 @@
 
 #include "supervisor/control/control_request.h"
 #include "supervisor/control/status_json.h"
+#include "supervisor/protocol/counted.h"
 #include "supervisor/supervisor_impl.h"
 
 namespace elastictrain {
@@ -97,8 +98,8 @@ void Supervisor::Impl::on(AgentId agent, protocol::WorkerOutput& message) {
   OutputLine line{message.worker,    entry.host, entry.rank, entry.local_rank, workers_.generation(), entry.pid,
                   message.is_stderr, false,      {}};
   if (message.dropped > 0) {
-    line.text = "[" + std::to_string(message.dropped) +
-                " lines were dropped here: they were written faster than they were read]";
+    line.text = "[" + protocol::counted(message.dropped, "line was", "lines were") +
+                " dropped here: written faster than they were read]";
     options_.on_output(line);
   }
   for (std::string& text : message.lines) {

@@ -112,8 +112,9 @@ class Stragglers final : public PerJobPolicy<Watch> {
     if (decision.reason.code.empty()) {
       decision.reason = slow.empty() ? Reason{"none_slow", "no worker is slow", {}} : report(view, slow, hosts);
     }
-    if (differs && decision.reason.code == "none_slow") decision.reason = *differs;
+    // It is the cause where one of two waits for its data.
     if (data_bound && decision.reason.code == "none_slow") decision.reason = *data_bound;
+    if (differs && decision.reason.code == "none_slow") decision.reason = *differs;
     return decision;
   }
 

@@ -17,6 +17,7 @@
 #include <deque>
 #include <map>
 #include <optional>
+#include <string_view>
 #include <utility>
 
 #include "supervisor/cluster/cluster_place.h"
@@ -264,24 +265,35 @@ class UnixClusterServer final : public ClusterServer {
 
   void welcome(ClusterSocket socket) {
     const auto peer = who_is_(socket.native_handle());
-    if (!peer || !has_place_for(*peer)) return;
+    if (!peer || !may_connect(*peer)) return;
+    if (!has_place_for(*peer)) return refuse(socket.native_handle());
     const std::uint64_t number = ++last_;
     const auto one = std::make_shared<Connected>(number, *peer, std::move(socket), state_);
     state_.connected[number] = one;
     one->begin();
   }
 
+  static bool is_own(const Peer& peer) { return peer.uid == ::geteuid() || peer.uid == 0; }
+  bool may_connect(const Peer& peer) const { return everyone_ || is_own(peer); }
+
+  // As far as it goes without waiting.
+  static void refuse(int socket) {
+    constexpr std::string_view kWhy =
+        "{\"ok\":false,\"status\":69,\"text\":\"this cluster has no place for another connection of this user now; try "
+        "again when one of them has ended\"}\n";
+    (void)::send(socket, kWhy.data(), kWhy.size(), MSG_DONTWAIT | MSG_NOSIGNAL);
+  }
+
   bool has_place_for(const Peer& peer) {
-    const bool is_own = peer.uid == ::geteuid() || peer.uid == 0;
-    if (!everyone_ && !is_own) return false;
+    const bool is_bounded = !is_own(peer);
     const ServerBounds& bounds = state_.bounds;
-    const std::size_t places = bounds.connections - (is_own ? 0 : bounds.kept_connections);
+    const std::size_t places = bounds.connections - (is_bounded ? bounds.kept_connections : 0);
     if (state_.connected.size() >= places) return false;
     forget_idle_users();
     const auto [user, is_new] = state_.users.try_emplace(peer.uid);
     if (is_new) user->second.lines = bounds.lines_at_once;
-    user->second.bounded = !is_own;
-    return is_own || user->second.connections < bounds.connections_of_user;
+    user->second.bounded = is_bounded;
+    return !is_bounded || user->second.connections < bounds.connections_of_user;
   }
 
   // A user who is not connected is forgotten when the bucket is full again.

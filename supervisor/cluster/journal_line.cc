@@ -404,8 +404,9 @@ std::optional<jobs::Record> record_of_job(const std::string& event, const nlohma
                            in.at("by").get<std::string>()};
   }
   if (event == "overdue") return record::Overdue{job, slots_from(in.at("slots"), hosts)};
-  if (event == "left")
+  if (event == "left") {
     return record::Left{job, whole<int>(in.at("status")), in.at("why").get<std::string>(), in.value("resume", true)};
+  }
   if (event == "ended") return ended_from(in, job);
   return std::nullopt;
 }

@@ -1,5 +1,7 @@
 #include "supervisor/core/desired_state.h"
 
+#include "supervisor/core/text.h"
+
 namespace elastictrain::core {
 
 void DesiredState::apply(const UpdatePlan& request, RunSettings& settings) {
@@ -45,6 +47,13 @@ void DesiredState::release_size(const std::string& reason, Outbox& out) {
   out.cancel(hold_timer);
   held.reset();
   out.journal(record::SizeReleased{reason});
+}
+
+void DesiredState::refuse_growth(std::uint32_t size, const std::string& why, Outbox& out) {
+  refused = GrowRefusal{size, why};
+  out.journal(record::GrowRefused{size, why});
+  out.tell(Tell::Level::kWarning, "grow refused: " + why + ". The run stays at " + counted(size, "worker") +
+                                      "; `elastictrain resize` tries it again");
 }
 
 void DesiredState::renew(Roster& roster, Change& change, Outbox& out) {

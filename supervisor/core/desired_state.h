@@ -41,6 +41,8 @@ struct DesiredState {
   // At least 1; nothing without a hold that ends by itself.
   std::optional<std::uint64_t> hold_left_ms(Instant now) const;
   void release_size(const std::string& reason, Outbox& out);
+  // New workers are not started beyond this size, until a user asks for it.
+  void refuse_growth(std::uint32_t size, const std::string& why, Outbox& out);
   // It changed: what failed before is tried again.
   void renew(Roster& roster, Change& change, Outbox& out);
 };

@@ -83,10 +83,7 @@ void FailureJudge::note_out_of_memory(const Loss& loss) {
                                          " must train: give it more memory, or lower workers.min or the batch");
     return;
   }
-  desired_.refused = GrowRefusal{left, why};
-  out_.journal(record::GrowRefused{left, why});
-  out_.tell(Tell::Level::kWarning, "grow refused: " + why + ". The run stays at " + counted(left, "worker") +
-                                       "; `elastictrain resize` tries it again");
+  desired_.refuse_growth(left, why, out_);
 }
 
 void FailureJudge::forget_repaired_losses() {

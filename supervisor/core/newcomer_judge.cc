@@ -149,10 +149,7 @@ void NewcomerJudge::count_try(const std::string& why, std::size_t size) {
   if (++desired_.failed_joins < kMostTries) return;
   desired_.failed_joins = 0;
   const auto stays = std::max(static_cast<std::uint32_t>(size), settings_.min_workers);
-  desired_.refused = GrowRefusal{stays, why};
-  out_.journal(record::GrowRefused{stays, why});
-  out_.tell(Tell::Level::kWarning, "grow refused: " + why + ". The run stays at " + counted(stays, "worker") +
-                                       "; `elastictrain resize` tries it again");
+  desired_.refuse_growth(stays, why, out_);
   for (const auto& [id, kind] : desired_.replacements) out_.journal(record::ReplaceGivenUp{id});
   desired_.replacements.clear();
   out_.look_again();

@@ -192,9 +192,9 @@ void Reconciler::reconcile() {
 std::string Reconciler::why_too_few(std::size_t count) const {
   const std::string hosts = hosts_.unreachable_hosts();
   const std::string& workers = workers_.newest_failure();
-  const std::string least = "at least " + counted(settings_.min_workers, "worker") + " must start";
-  if (!workers.empty()) return workers + (hosts.empty() ? "" : "; " + hosts) + ". " + "At" + least.substr(2);
-  return "only " + counted(count, "worker") + " can start, but " + least + ": " +
+  const std::string least = "t least " + counted(settings_.min_workers, "worker") + " must start";
+  if (!workers.empty()) return workers + (hosts.empty() ? "" : "; " + hosts) + ". A" + least;
+  return "only " + counted(count, "worker") + " can start, but a" + least + ": " +
          (hosts.empty() ? "the hosts have no other slot" : hosts);
 }
 

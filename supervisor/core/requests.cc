@@ -105,15 +105,18 @@ std::string Requests::refusal(Phase phase) const {
   return "the run is ending: " + end_.reason;
 }
 
+std::string Requests::outside_limits(std::uint32_t workers) const {
+  return counted(workers, "worker") + (workers == 1 ? " is" : " are") + " outside the limits of this run, " +
+         std::to_string(settings_.min_workers) + " to " + std::to_string(settings_.max_workers) +
+         " (workers.min and workers.max)";
+}
+
 void Requests::on(const Resize& event) {
   if (event.by_policy && desired_.held) return;
   if (event.target == 0) return give_back(event);
   out_.journal(record::ResizeRequested{event.request, event.target, event.reason});
   if (event.target < settings_.min_workers || event.target > settings_.max_workers) {
-    refuse(event.request, counted(event.target, "worker") + (event.target == 1 ? " is" : " are") +
-                              " outside the limits of this run, " + std::to_string(settings_.min_workers) + " to " +
-                              std::to_string(settings_.max_workers) + " (workers.min and workers.max)");
-    return;
+    return refuse(event.request, outside_limits(event.target));
   }
   if (event.request != 0) {
     desired_.failed_joins = 0;
@@ -247,11 +250,7 @@ void Requests::on_message(Worker& worker, const protocol::WorkerRequest& message
   if (!updates_plan && !resizes) return;
   out_.journal(record::ProgramRequested{worker.id, message.workers});
   if (is_odd) return refuse_program("a learning-rate factor must be above 0");
-  if (!fits) {
-    return refuse_program(counted(message.workers, "worker") + (message.workers == 1 ? " is" : " are") +
-                          " outside the limits of this run, " + std::to_string(settings_.min_workers) + " to " +
-                          std::to_string(settings_.max_workers) + " (workers.min and workers.max)");
-  }
+  if (!fits) return refuse_program(outside_limits(message.workers));
   if (resizes) on(Resize{.target = message.workers, .reason = reason});
   if (updates_plan) on(update);
 }

@@ -40,6 +40,7 @@ class Requests {
   void on(const StopNow& event);
   void on_message(Worker& worker, const protocol::WorkerRequest& message);
   void refuse(std::uint64_t request, const std::string& text);
+  std::string outside_limits(std::uint32_t workers) const;
   std::string refusal(Phase phase) const;
 
  private:

@@ -94,7 +94,7 @@ struct WorkerExited {
   std::vector<std::string> last_error_lines;
   // The kernel's OOM killer ended it, or at that time another process of its memory group (cgroup).
   bool out_of_memory = false;
-  std::uint64_t memory_limit_bytes = 0;  // of the group; 0: none, the host's memory was used up
+  std::uint64_t memory_limit_bytes = 0;  // the least that holds for the group; 0: none, so the host's was used up
   std::uint64_t peak_bytes = 0;          // of main memory, of its process; 0: not known
 };
 

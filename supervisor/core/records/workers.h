@@ -134,7 +134,7 @@ struct Exited {
 ET_RECORD(
     Exited, "exited",
     "The worker's process ended. `out_of_memory`: the kernel's OOM killer ended it, or at that time another process "
-    "of its cgroup, whose limit is 0 if the host's memory was used up.",
+    "of its cgroup. `memory_limit_bytes` is the least that holds there, which the host may have had less of; 0: none.",
     ET_FIELD(worker), ET_FIELD(host), ET_FIELD(exit_code), ET_FIELD(signal), ET_FIELD(last_error_lines),
     ET_FIELD(out_of_memory).since(7), ET_FIELD(memory_limit_bytes).since(7), ET_FIELD(peak_bytes).since(7))
 

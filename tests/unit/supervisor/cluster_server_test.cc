@@ -74,6 +74,12 @@ class Server {
     char byte;
     return ::recv(socket, &byte, 1, MSG_DONTWAIT | MSG_PEEK) == 0;
   }
+  // Why it was not taken; then it is closed.
+  static std::string refusal(int socket) {
+    std::string text(1000, '\0');
+    text.resize(static_cast<std::size_t>(std::max<ssize_t>(::recv(socket, text.data(), text.size(), MSG_DONTWAIT), 0)));
+    return is_closed(socket) ? text : "";
+  }
   bool run_until(const std::function<bool()>& done) {
     const auto deadline = std::chrono::steady_clock::now() + 10s;
     while (!done() && std::chrono::steady_clock::now() < deadline) io.run_one_for(10ms);
@@ -100,9 +106,9 @@ TEST_CASE("one user has so many connections, all others together leave places fo
   CHECK(server.server->connections() == 4);
   server.connect(kBob);
   CHECK(server.server->connections() == 5);
-  CHECK(Server::is_closed(server.connect(kBob)));
+  CHECK(Server::refusal(server.connect(kBob)).find("no place for another connection") != std::string::npos);
   for (int i = 0; i < 3; ++i) CHECK_FALSE(Server::is_closed(server.connect(::geteuid())));
-  CHECK(Server::is_closed(server.connect(::geteuid())));
+  CHECK(Server::refusal(server.connect(::geteuid())).find("no place for another connection") != std::string::npos);
   ::shutdown(server.peers.sockets.front(), SHUT_RDWR);
   CHECK(server.run_until([&] { return server.server->connections() == 7; }));
   CHECK_FALSE(Server::is_closed(server.connect(0)));
@@ -157,8 +163,9 @@ TEST_CASE("long lines and answers count as several, and a line of another user h
   std::string flood;
   for (int i = 0; i < 20; ++i) flood += line;
   server.say(server.connect(kEve), flood);
+  CHECK(server.run_until([&] { return server.lines[kEve] == 5; }));  // ten and a half each
   server.io.run_for(100ms);
-  CHECK(server.lines[kEve] == 5);  // ten and a half each
+  CHECK(server.lines[kEve] == 5);
   const int socket = server.connect(kBob);
   server.say(socket, std::string(200'000, 'x'));
   CHECK(server.run_until([&] { return server.server->connections() == 1; }));

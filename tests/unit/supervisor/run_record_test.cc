@@ -40,14 +40,16 @@ TEST_CASE_FIXTURE(Records, "a pipe in place of a record is not waited for") {
   ::signal(SIGPIPE, SIG_IGN);
   REQUIRE(::mkfifo(bad.c_str(), 0600) == 0);
   // It would give a good record to a reader that waits.
-  std::thread writer([this] {
+  int refusal = EPIPE;
+  std::thread writer([&] {
     const int end = ::open(bad.c_str(), O_WRONLY);
-    if (::write(end, text.data(), text.size()) < 0) REQUIRE(errno == EPIPE);
+    if (::write(end, text.data(), text.size()) < 0) refusal = errno;
     ::close(end);
   });
   CHECK(error() == ErrorCode::kInvalid);
   const int reader = ::open(bad.c_str(), O_RDONLY | O_NONBLOCK);  // so that the writer ends
   writer.join();
+  CHECK(refusal == EPIPE);
   ::close(reader);
 }
 
