@@ -186,6 +186,11 @@ et_status et_use_device(et_session* session, int* ordinal) {
   return guarded([&] { *ordinal = session->session.use_device(*ordinal); });
 }
 
+et_status et_use_stream_order(et_session* session) {
+  if (session == nullptr) return null_argument();
+  return guarded([&] { session->session.use_stream_order(); });
+}
+
 et_status et_share_device_state(et_session* session, const char* name, void* device_data, size_t bytes) {
   if (session == nullptr || name == nullptr) return null_argument();
   return guarded([&] { session->session.share_device_state(name, device_data, bytes); });

@@ -24,14 +24,17 @@ struct Agreed {
 };
 
 Result<Agreed> agree(comm::Communicator& host, const DeviceBuild& build, const comm::CancelToken& cancel) {
+  constexpr std::byte kNccl{1};
+  constexpr std::byte kExchanges{2};
   const comm::BuildGuard guard(host, cancel, build.deadline);
-  const Agreed mine{build.nccl_works && comm::NcclLibrary::get().ok(), build.exchanges_narrow};
-  std::vector<Agreed> all(host.world_size());
-  if (auto status = host.all_gather(std::as_bytes(std::span(&mine, 1)), std::as_writable_bytes(std::span(all)));
-      !status) {
-    return status.error();
-  }
-  return Agreed{std::ranges::all_of(all, &Agreed::nccl), std::ranges::all_of(all, &Agreed::exchanges_narrow)};
+  std::byte mine{0};
+  if (build.nccl_works && comm::NcclLibrary::get().ok()) mine |= kNccl;
+  if (build.exchanges_narrow) mine |= kExchanges;
+  std::vector<std::byte> all(host.world_size());
+  if (auto status = host.all_gather({&mine, 1}, all); !status) return status.error();
+  std::byte common{kNccl | kExchanges};
+  for (const std::byte one : all) common &= one;
+  return Agreed{(common & kNccl) != std::byte{0}, (common & kExchanges) != std::byte{0}};
 }
 
 // A worker alone needs no NCCL, only kernels: what is measured of its gradient stays on the device.

@@ -20,6 +20,7 @@ void DeviceGradients::check(const Status& status) {
 }
 
 void DeviceGradients::step_begins(Clock::time_point now) {
+  weights_.clear();
   if (device_) check(device_->step_begins(now));
 }
 
@@ -35,18 +36,29 @@ Status DeviceGradients::await_input(const Bucket& bucket) {
   return status ? Status() : final_error(status.error());
 }
 
-// An update that is queued behind the pass reads no sum that could be broken off.
+// An update that is queued behind the pass, in its one stream, reads no sum that could be broken off.
 bool DeviceGradients::may_run_ahead(const OpenStep& step) const {
-  const auto is_summed = [](const Bucket& bucket) { return bucket.on_device && bucket.copied; };
-  return seat_.world_size() == 1 && sums().queues_sums() && step.has_samples() && !step.wants_norm &&
-         std::ranges::none_of(step.buckets, is_summed);
+  const auto is_behind = [&](const Bucket& bucket) {
+    return !bucket.on_device || (!bucket.copied && bucket.stream == step.last_of_pass().stream);
+  };
+  return device_->is_in_stream_order() && sums().queues_sums() && step.has_samples() &&
+         !step.wants_norm && std::ranges::all_of(step.buckets, is_behind);
 }
 
 Status DeviceGradients::await_pass(const OpenStep& step) {
   const auto& last = step.last_of_pass();
-  if (!last.on_device || !may_run_ahead(step)) return await_input(last);
+  if (!last.on_device || seat_.world_size() != 1) return await_input(last);
+  if (!may_run_ahead(step)) return await_all(step);
   const Status status = device_->follow(last.stream);
   return status ? Status() : final_error(status.error());
+}
+
+// Alone no sum waits for a gradient that another stream produces.
+Status DeviceGradients::await_all(const OpenStep& step) {
+  for (const Bucket& bucket : step.buckets) {
+    if (Status there = await_input(bucket); !there) return there;
+  }
+  return {};
 }
 
 Clock::time_point DeviceGradients::input_time(const Bucket& bucket) {
@@ -101,7 +113,8 @@ Status DeviceGradients::make_room(const OpenStep& step, const Bucket& bucket, co
     reduce.data = static_cast<float*>(*wide);
     return {};
   }
-  weights_ = step.division.weights(seat_);
+  if (weights_.empty() || weights_of_ != seat_.generation) weights_ = step.division.weights(seat_);
+  weights_of_ = seat_.generation;
   reduce.weights = weights_;
   if (seat_.world_size() == 1) return {};
   const auto parts = device_->parts(comm::Shards{bucket.count, seat_.world_size()}.bytes_of_parts());

@@ -34,8 +34,8 @@ class DeviceGradients {
   // Call it outside of the collective: the work that the program has queued is its computation, and a worker that hangs
   // in it is not waiting for others. Buckets in host memory are always there.
   Status await_input(const Bucket& bucket);
-  // The same for the last bucket of a pass. A worker alone, whose gradients are their own sums, waits for the pass
-  // before.
+  // The same for the last bucket of a pass. A worker alone, whose gradients are their own sums, waits for all of them;
+  // in stream order for the pass before.
   Status await_pass(const OpenStep& step);
   // A time that the device cannot report without waiting is the time at which the host sees it.
   Clock::time_point input_time(const Bucket& bucket);
@@ -56,6 +56,7 @@ class DeviceGradients {
   Status start(OpenStep& step, Bucket& bucket);
   comm::DeviceSums& sums() const;
   bool may_run_ahead(const OpenStep& step) const;
+  Status await_all(const OpenStep& step);
   Status make_room(const OpenStep& step, const Bucket& bucket, comm::DeviceReduce& reduce);
 
   const std::unique_ptr<DeviceSide>& device_;
@@ -63,7 +64,8 @@ class DeviceGradients {
   const Seat& seat_;
   const CollectiveGate& gate_;
   Lifecycle& lifecycle_;
-  std::vector<float> weights_;  // of the sum that is being started
+  std::vector<float> weights_;  // of all ranks in the open step; empty: not computed yet
+  Generation weights_of_ = 0;
   bool is_summing_ = false;
 };
 

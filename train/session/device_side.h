@@ -32,6 +32,10 @@ class DeviceSide {
   // The CUevent of the last state_written(); null before the first.
   void* state_mark() const { return is_state_marked_ ? state_mark_.handle() : nullptr; }
 
+  // As Session::use_stream_order().
+  void use_stream_order() { is_in_stream_order_ = true; }
+  bool is_in_stream_order() const { return is_in_stream_order_; }
+
   Status step_begins(DeviceTimes::Time now);
   // The work that `stream` holds now produces the gradient of the step's bucket `index`. Call it on the training
   // thread.
@@ -78,6 +82,7 @@ class DeviceSide {
   const std::unique_ptr<DeviceTimes> times_;
   device::Event state_mark_;
   bool is_state_marked_ = false;
+  bool is_in_stream_order_ = false;
   device::Event followed_;   // of follow()
   std::mutex mutex_;         // guards the list
   std::deque<Marks> marks_;  // index = bucket

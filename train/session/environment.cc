@@ -158,7 +158,9 @@ Result<Environment> read_environment() {
       std::chrono::milliseconds(numbers.read("ELASTICTRAIN_MPI_INIT_TIMEOUT_MS", 50'000, kDay));
   environment.mpi_finalize_timeout =
       std::chrono::milliseconds(numbers.read("ELASTICTRAIN_MPI_FINALIZE_TIMEOUT_MS", 5'000, kDay));
-  environment.usr1_is_notice = text("ELASTICTRAIN_USR1") == "notice";
+  const auto usr1 = text("ELASTICTRAIN_USR1");
+  environment.usr1_is_notice = usr1 == "notice";
+  if (!usr1.empty() && usr1 != "notice") numbers.complain("ELASTICTRAIN_USR1 must be notice, or not set");
   // MPI does not take a process in again and treats an exit before the others as an error.
   environment.parks = numbers.read("ELASTICTRAIN_PARKS", environment.backend == Backend::kMpi ? 1 : 0, 1) == 1;
   if (environment.heartbeat.count() == 0) numbers.complain("ELASTICTRAIN_HEARTBEAT_MS must be at least 1");

@@ -76,6 +76,9 @@ void Session::wait_all_reduce() {
 int Session::use_device(int ordinal) {
   return impl_->use_device(ordinal);
 }
+void Session::use_stream_order() {
+  impl_->use_stream_order();
+}
 void Session::share_device_state(std::string_view name, void* device_data, std::size_t bytes) {
   impl_->share_device_state(name, device_data, bytes);
 }

@@ -51,6 +51,12 @@ int Session::Impl::use_device(int ordinal) {
   return ordinal;
 }
 
+void Session::Impl::use_stream_order() {
+  lifecycle_.require(lifecycle_.may_describe(), "use_stream_order() after start(); say it before start()");
+  lifecycle_.require(program_.device != nullptr, "use_stream_order() without a device; call use_device() first");
+  program_.device->use_stream_order();
+}
+
 void Session::Impl::share_device_state(std::string_view name, void* data, std::size_t bytes) {
   lifecycle_.require(lifecycle_.may_describe(), "share_device_state() after start(); register all state before start()");
   lifecycle_.require(program_.device != nullptr, "share_device_state() without a device; call use_device() first");

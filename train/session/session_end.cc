@@ -144,9 +144,9 @@ void Session::Impl::end_link(bool program_is_done, bool in_the_middle) {
   worker.notes.close();
   const bool stays = lifecycle_.outcome != Outcome::kLeft && lifecycle_.outcome != Outcome::kStopped;
   const bool was_member = lifecycle_.started && worker.seating.seat().communicator && stays;
-  if (was_member) report_last_step();  // one that has left has said it
-  if (program_is_done && was_member && !lifecycle_.finish_reported) {
-    plane_->send(protocol::WorkerFinished{worker.course.committed_step(), true});
+  if (was_member && !lifecycle_.finish_reported) {  // one that has left or finished has said it
+    if (!in_the_middle) report_last_step();
+    if (program_is_done) plane_->send(protocol::WorkerFinished{worker.course.committed_step(), true});
   }
   if (program_is_done && !in_the_middle) leave_mpi();
   plane_->close(kFlushAtEnd);

@@ -66,6 +66,7 @@ class __attribute__((visibility("hidden"))) Session::Impl {
 
   // GPUs (session_device.cc).
   int use_device(int ordinal);
+  void use_stream_order();
   void share_device_state(std::string_view name, void* data, std::size_t bytes);
   void all_reduce_device(float* gradient, std::size_t count, void* stream);
   void all_reduce_device_async(float* gradient, std::size_t count, void* stream);

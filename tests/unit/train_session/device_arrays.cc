@@ -36,6 +36,7 @@ DeviceArrays::DeviceArrays(Session& session, std::size_t count) {
   const auto device = made(device::Device::open(session.use_device()));
   const std::size_t bytes = count * sizeof(float);
   stream_ = made(device::Stream::create(device));
+  second_stream_ = made(device::Stream::create(device));
   weights_ = made(device::DeviceMemory::allocate(device, bytes));
   momentum_ = made(device::DeviceMemory::allocate(device, bytes));
   gradient_ = made(device::DeviceMemory::allocate(device, bytes));

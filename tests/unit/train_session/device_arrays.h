@@ -22,9 +22,11 @@ class DeviceArrays {
   void get_gradient(std::vector<float>& gradient);
   float* gradient() const { return gradient_.as<float>(); }
   void* stream() const { return stream_.handle(); }
+  void* second_stream() const { return second_stream_.handle(); }
 
  private:
   device::Stream stream_;
+  device::Stream second_stream_;
   device::DeviceMemory weights_;
   device::DeviceMemory momentum_;
   device::DeviceMemory gradient_;

@@ -56,6 +56,7 @@ std::string calls_that_return(Session& session) {
       {"share_early", [&] { session.share_early("new", &value, sizeof value); }},
       {"set_data", [&] { session.set_data({.sample_count = 1}); }},
       {"use_device", [&] { session.use_device(0); }},
+      {"use_stream_order", [&] { session.use_stream_order(); }},
       {"share_device_state", [&] { session.share_device_state("new", &value, sizeof value); }},
       {"start", [&] { session.start(); }},
       {"next_batch", [&] { session.next_batch(); }},

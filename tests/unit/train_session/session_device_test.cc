@@ -179,6 +179,7 @@ TEST_CASE("the device's work before its last sum counts as compute, whichever th
 TEST_CASE("alone, the host goes on while the device computes the pass, and is one step ahead at most") {
   Session session;
   DeviceArrays arrays(session, 16);
+  session.use_stream_order();
   session.set_data({.sample_count = 12, .batch = 4});
   REQUIRE(session.start());
   struct Passes {
@@ -205,13 +206,39 @@ TEST_CASE("alone, the host goes on while the device computes the pass, and is on
   passes.may_end = false;
   step();
   CHECK(passes.ended == 1);
-  std::thread opener([&] {
-    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  std::jthread opener([&] {
+    std::this_thread::sleep_for(std::chrono::milliseconds(200));
     passes.may_end = true;
   });
   step();
+  CHECK(passes.may_end);  // not before it was let go
   CHECK(passes.ended >= 2);
-  opener.join();
+}
+
+TEST_CASE("alone, a program that has not said how it uses its gradients has them when the wait returns") {
+  for (const bool two_streams : {false, true}) {
+    CAPTURE(two_streams);
+    Session session;
+    DeviceArrays arrays(session, 16);
+    if (two_streams) session.use_stream_order();
+    session.set_data({.sample_count = 12, .batch = 4});
+    REQUIRE(session.start());
+    std::atomic<int> ended{0};
+    for (int step = 1; step <= 3; ++step) {
+      REQUIRE(session.next_batch());
+      const auto pass = [](void* count) {
+        std::this_thread::sleep_for(std::chrono::milliseconds(20));
+        ++*static_cast<std::atomic<int>*>(count);
+      };
+      void* const first = two_streams ? arrays.second_stream() : arrays.stream();
+      enqueue(first, pass, &ended);
+      session.all_reduce_device_async(arrays.gradient(), 8, first);
+      session.all_reduce_device_async(arrays.gradient() + 8, 8, arrays.stream());
+      session.wait_all_reduce();
+      CHECK(ended == step);
+      session.commit_step();
+    }
+  }
 }
 
 TEST_CASE("what the host does once the gradient is there is not compute") {

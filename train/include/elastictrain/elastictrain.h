@@ -179,6 +179,9 @@ ET_API et_status et_share_state(et_session* session, const char* name, void* dat
 ET_API et_status et_share_model(et_session* session, const char* name, float* data, size_t count);
 /* `ordinal`: in: the device's number, or -1 for that of the slot; out: the number in use. Call before sharing state. */
 ET_API et_status et_use_device(et_session* session, int* ordinal);
+/* Gradients in device memory are used only in the stream that was passed with them, so that et_wait_all_reduce() of a
+ * worker alone may return before the device has computed them. After et_use_device(), before et_start(). */
+ET_API et_status et_use_stream_order(et_session* session);
 ET_API et_status et_share_device_state(et_session* session, const char* name, void* device_data, size_t bytes);
 /* State with the dtype (safetensors' name: F32, BF16, I64, ...) and shape that checkpoints give it. */
 ET_API et_status et_share_tensor(et_session* session, const char* name, void* data, const char* dtype,

@@ -277,6 +277,10 @@ class ELASTICTRAIN_CPP_API Session {
   // NCCL_HOSTID, so make it before starting threads. Call it before any state is shared. Returns the ordinal. CUDA and
   // NCCL are found at run time; the error names a library that is missing.
   int use_device(int ordinal = -1);
+  // The program uses gradients in device memory only in the stream that it has passed with them: neither another stream
+  // nor the host reads them. Then wait_all_reduce() of a worker alone may return before the device has computed them,
+  // and the update is queued behind. After use_device(), before start().
+  void use_stream_order();
   // State in device memory. start() waits for the work in the program's streams. Later writes are part of a step if
   // they are in the stream of the step's last all_reduce_device() when commit_step() is called.
   void share_device_state(std::string_view name, void* device_data, std::size_t bytes);
@@ -311,7 +315,8 @@ class ELASTICTRAIN_CPP_API Session {
   void wait_all_reduce();
 
   // The same for a gradient in device memory that `stream`, a cudaStream_t, produces (null: the default stream). The
-  // call returns when the sum is complete. all_reduce_device_async() computes it in parallel with the backward pass.
+  // call returns when the sum is complete. all_reduce_device_async() computes it in parallel with the backward pass;
+  // see use_stream_order().
   void all_reduce_device(float* device_gradient, std::size_t count, void* stream = nullptr);
   void all_reduce_device_async(float* device_gradient, std::size_t count, void* stream = nullptr);
 

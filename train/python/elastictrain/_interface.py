@@ -59,6 +59,7 @@ CALLS: Dict[str, Tuple[Any, ...]] = {
     "share_model": (c_char_p, c_void_p, c_size_t),
     "share_device_state": (c_char_p, c_void_p, c_size_t),
     "use_device": (POINTER(c_int),),
+    "use_stream_order": (),
     "set_data": (c_void_p,),
     "on_change": (ChangeCallback, c_void_p),
     "await_start": (POINTER(c_uint64),),
