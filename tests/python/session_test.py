@@ -102,6 +102,37 @@ class Alone(unittest.TestCase):
         with self.assertRaisesRegex(KeyError, "in a hook"):
             self.session.next_batch()
 
+    def test_what_trains_with_a_session_and_its_program_both_watch_the_steps(self):
+        calls = []
+        self.session.watch_steps(lambda: calls.append("watcher"))
+        self.session.step_hooks(after=lambda: calls.append("program"))
+        batches = trained(self.session)
+        self.assertEqual(calls, ["watcher", "program"] * len(batches))
+
+    def test_an_interruption_ends_the_hook_behind_a_step_and_is_an_error_before_one(self):
+        def interrupted():
+            raise elastictrain.Interrupted("by a loss")
+
+        self.session.set_data(sample_count=4, batch=2)
+        self.session.step_hooks(after=interrupted)
+        self.assertTrue(self.session.start())
+        self.session.next_batch()
+        self.session.commit_step()
+        self.session.step_hooks(before=interrupted)
+        with self.assertRaises(elastictrain.Interrupted):
+            self.session.next_batch()
+
+    def test_a_session_is_not_closed_in_its_own_callback(self):
+        self.session.set_data(sample_count=4, batch=2)
+        self.session.step_hooks(after=self.session.close)
+        self.assertTrue(self.session.start())
+        self.session.next_batch()
+        with self.assertRaisesRegex(elastictrain.ElasticError, "close it after the step"):
+            self.session.commit_step()
+        self.session.step_hooks()
+        self.session.next_batch()
+        self.session.commit_step()
+
     def test_state_of_the_first_worker_is_any_writable_buffer(self):
         best = array.array("d", [0.5])
         self.session.share_first_tensor("best", best, every_steps=2)

@@ -11,6 +11,7 @@ import random
 import sys
 import tempfile
 import time
+import types
 import unittest
 from unittest import mock
 
@@ -181,8 +182,9 @@ class Files(unittest.TestCase):
         with open(self.old, "w") as file:
             file.write("of the others")
         saved = {(module, name): getattr(module, name) for module, name in (
-            (_side_effects.builtins, "open"), (_side_effects.io, "open"), (torch, "save"), (os, "remove"), (os, "unlink"),
-            (os, "rename"), (os, "replace"), (os, "mkdir"), (_side_effects.builtins, "print"), (_side_effects.shutil, "rmtree"), (_side_effects.shutil, "move"))}
+            (_side_effects.builtins, "open"), (_side_effects.io, "open"), (_side_effects.builtins, "print"), (torch, "save"),
+            (os, "remove"), (os, "unlink"), (os, "rename"), (os, "replace"), (os, "mkdir"), (_side_effects.shutil, "rmtree"),
+            (_side_effects.shutil, "move"))}
         for (module, name), value in saved.items():
             self.addCleanup(setattr, module, name, value)
         _side_effects.install()
@@ -201,6 +203,23 @@ class Files(unittest.TestCase):
         with open(self.old, "w") as file:
             file.write("changed")
         torch.save({}, self.old)
+
+    def test_every_way_to_open_a_text_file(self):
+        with self.silent(True):
+            with open(self.old, "w", -1, "utf-8", None, None, True, lambda path, flags: os.open(path, flags)) as file:
+                file.write("changed")
+            with open(self.old, mode="w", opener=os.open, closefd=True) as file:
+                file.write("changed")
+        self.assertEqual(self.text(), "of the others")
+
+    def test_what_a_resumed_run_leaves_alone_is_named_once(self):
+        said = []
+        with self.silent(False), mock.patch.object(_side_effects, "keeps_files", lambda: True), \
+                mock.patch.object(_side_effects, "_is_kept_said", False), \
+                mock.patch.object(_side_effects, "print", lambda text, **_: said.append(text), create=True):
+            self.change()
+        self.assertEqual((self.text(), len(said)), ("of the others", 1))
+        self.assertIn(self.old, said[0])
 
     def test_files_of_the_others_stay(self):
         with self.silent(True):
@@ -322,6 +341,16 @@ class Published(unittest.TestCase):
                     takeover.at_update(step, False)
         self.assertEqual(told.getvalue().count("fixed size"), 1)
         self.assertEqual([call.args[1] for call in session.board_put.call_args_list], [b"Rrecord", b"Nit is too large"])
+
+
+class Looks(unittest.TestCase):
+    def test_a_worker_that_grew_up_with_one_other_is_not_new_for_ever(self):
+        takeover = _takeover.Takeover.__new__(_takeover.Takeover)
+        takeover._session, takeover._is_looking = types.SimpleNamespace(world_size=2), True
+        takeover._look(5, 3)
+        self.assertTrue(takeover._is_looking)
+        takeover._look(3 + _takeover.LOOKS[-1], 3)
+        self.assertFalse(takeover._is_looking)
 
 
 class Settings(unittest.TestCase):

@@ -4,7 +4,8 @@ A signal that every process of a job gets (TERM at its end, USR1 before it) conc
 needs them until then. torch gives its loaders a handler of TERM that ends them.
 
 They begin with these signals blocked, which also a process inherits that is executed (start methods spawn and forkserver), and
-take them when their own handlers are set. A fork server keeps them blocked; it ends with the worker.
+take them when their own handlers are set. A fork server keeps them blocked; it ends with the worker. What such a process starts in
+turn is not covered.
 """
 
 import os
@@ -38,6 +39,10 @@ class _Blocking(threading.local):
 
     def __init__(self) -> None:
         self._before: Optional[Set[Any]] = None
+
+    def before(self) -> Set[Any]:
+        """The signals that the program itself has blocked."""
+        return self._before if self._before is not None else signal.pthread_sigmask(signal.SIG_BLOCK, ())
 
     def begin(self) -> None:
         if _is_default():
@@ -90,20 +95,20 @@ class _Executed:
     """Among the data that an executed process prepares itself with, before sys.path is set there: calls begin_executed()."""
 
     def __init__(self) -> None:
-        self._names = {"worker": os.getpid(), "ignores": _is_default()}
+        self._names = {"worker": os.getpid(), "ignores": _is_default(), "blocked": sorted(map(int, _blocking.before()))}
 
     def __reduce__(self) -> Tuple[Callable[..., Any], Tuple[Any, ...]]:
         return runpy.run_path, (os.path.join(os.path.dirname(__file__), "_executed.py"), self._names)
 
 
-def begin_executed(worker: int, ignores: bool) -> None:
-    """In a process that the worker, or its fork server, has begun with blocked signals."""
+def begin_executed(worker: int, ignores: bool, blocked: List[int]) -> None:
+    """In a process that the worker, or its fork server, has begun with blocked signals. `blocked`: by the program itself."""
     if ignores:
         begun = _Begun(worker)
         _kept.append(begun)
         util.register_after_fork(begun, _Begun.begin)  # runs in an executed process, too, when it has imported its work
         ignore_notices(worker)
-    signal.pthread_sigmask(signal.SIG_UNBLOCK, NOTICES)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, set(NOTICES) - set(blocked))
 
 
 _kept: List[Any] = [_Begun()]  # the registry holds weak references

@@ -77,6 +77,9 @@ class Session:
         self._step_kept: List[Any] = []  # gradients of the open step
         self._callback: Any = None
         self._hooks: Any = None
+        self._program_hooks: Tuple[Optional[Callable[[], None]], Optional[Callable[[], None]]] = (None, None)
+        self._watcher: Optional[Callable[[], None]] = None  # of watch_steps()
+        self._calls_back = 0  # callbacks that run
         self._raised: Dict[int, BaseException] = {}  # by it, in which thread
         self.ends_at_once = False  # with status 0 once the program's own code has ended
         self._raise_for(self._library.et_session_create(ctypes.byref(self._handle)))
@@ -168,38 +171,61 @@ class Session:
     def on_change(self, callback: Callable[[Change], None]) -> None:
         """Calls back inside start() or commit_step(). What the callback raises is raised by that call."""
         def called(pointer: Any, _: Any) -> None:
-            try:
-                callback(_change_of(pointer.contents))
-            except BaseException as error:  # raised again by the call that called back
-                self._raised[threading.get_ident()] = error
+            self._call_back(lambda: callback(_change_of(pointer.contents)))
 
         self._callback = c.ChangeCallback(called)
         self._do("on_change", self._callback, None)
+
+    def _call_back(self, callback: Callable[[], None]) -> None:
+        self._calls_back += 1
+        try:
+            callback()
+        except BaseException as error:  # raised again by the call that called back
+            self._raised[threading.get_ident()] = error
+        finally:
+            self._calls_back -= 1
 
     def step_hooks(self, before: Optional[Callable[[], None]] = None, after: Optional[Callable[[], None]] = None) -> None:
         """A policy of the program's own, in every worker: `before` is called when a step has been opened, `after` when one
         has ended, on all workers that made it, before the membership changes. Both may ask for another size, batch, rate,
         synchronization or topology, and call collectives. Where a loss interrupts one in `after`, training goes on, and the
         hook is not repeated."""
-        def guarded(hook: Optional[Callable[[], None]]) -> Callable[[Any, Any], None]:
-            def called(_: Any, __: Any) -> None:
-                try:
+        self._program_hooks = (before, after)
+        self._set_hooks()
+
+    def watch_steps(self, after: Callable[[], None]) -> None:
+        """As the hook `after`, for what trains with this session, beside the program's hooks and before them."""
+        self._watcher = after
+        self._set_hooks()
+
+    def _set_hooks(self) -> None:
+        """Without one nothing is called."""
+        before, after = self._program_hooks
+
+        def all_after() -> None:
+            try:
+                for hook in (self._watcher, after):
                     if hook is not None:
                         hook()
-                except Interrupted:  # by a loss: no error of the program
-                    pass
-                except BaseException as error:  # raised again by the call that called back
-                    self._raised[threading.get_ident()] = error
-            return called
+            except Interrupted:  # by a loss: no error of the program
+                pass
 
-        self._hooks = (c.BeforeStep(guarded(before)), c.AfterStep(guarded(after)))
-        self._do("step_hooks", *self._hooks, None)
+        first = c.BeforeStep(lambda *_: self._call_back(before)) if before is not None else c.BeforeStep()
+        last = c.AfterStep(lambda *_: self._call_back(all_after)) if after or self._watcher else c.AfterStep()
+        self._kept.append(self._hooks)  # one of them may be what calls this
+        self._hooks = (first, last)
+        self._do("step_hooks", first, last, None)
 
     def use_device(self, ordinal: int = -1) -> int:
         """Trains on a CUDA device; -1: that of the slot. Returns the ordinal. Call it before state is shared."""
         number = ctypes.c_int(ordinal)
         self._do("use_device", ctypes.byref(number))
         return number.value
+
+    def use_stream_order(self) -> None:
+        """After use_device(): gradients there are used only in the stream that was passed with them. A worker alone then does not
+        wait for the device before its update."""
+        self._do("use_stream_order")
 
     def enable_store(self) -> None:
         self._do("enable_store")
@@ -503,7 +529,9 @@ class Session:
     # --- Its end
 
     def close(self) -> None:
-        """Ends the session cleanly. Nothing happens the second time, and in a forked child."""
+        """Ends the session cleanly. Nothing happens the second time, and in a forked child. Not in a callback of it."""
+        if self._calls_back:
+            raise ElasticError("close() in a callback of the session, which goes on behind it; close it after the step")
         if self._handle and os.getpid() == self._process:
             handle, self._handle = self._handle, ctypes.c_void_p()
             self._library.et_session_destroy(handle)

@@ -222,18 +222,21 @@ class Gradients:
 
     def end_without_pass(self) -> None:
         """The sums of a step in which this worker makes no pass. Each `.grad` keeps its values."""
-        kept = [bucket.flat.clone() for bucket in self._buckets]
+        kept = [(bucket.flat, bucket.flat.clone()) for bucket in self._buckets
+                if any(slot.parameter.grad is slot.view for slot in bucket.slots)]
         for bucket in self._buckets:
             bucket.flat.zero_()
             bucket.missing = 0
-        self._submit_complete()
-        self.before_end()
-        self._session.wait_all_reduce()
-        self.reduced = True
-        if self.after_end() is not None:
-            self._order.settle()
-        for bucket, values in zip(self._buckets, kept):
-            bucket.flat.copy_(values)
+        try:
+            self._submit_complete()
+            self.before_end()
+            self._session.wait_all_reduce()
+            self.reduced = True
+            if self.after_end() is not None:
+                self._order.settle()
+        finally:
+            for flat, values in kept:
+                flat.copy_(values)
 
     def scale(self, factor: float) -> None:
         """The means of this step."""

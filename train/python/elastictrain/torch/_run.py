@@ -54,6 +54,7 @@ class ElasticRun:
         if device.type == "cuda":
             _cuda_libraries.name_installed()
             session.use_device(device.index or 0)
+            session.use_stream_order()
         self._loader: Any = NoLoader() if dataset is None else Loader(dataset, loader, self._look_ahead)
         self._order = order  # of a sampler, from whose indices the session's are places
         self._size = 0 if dataset is None else len(dataset if order is None else order)
@@ -82,7 +83,7 @@ class ElasticRun:
         self._gradients.before_end, self._gradients.after_end = self._send_companion, self._take_companion
         self.session.set_data(sample_count=self._size, **data)
         self.session.on_change(self._changed)
-        self.session.step_hooks(after=self._after_step)
+        self.session.watch_steps(self._after_step)
 
     # --- The loop
 
@@ -333,7 +334,7 @@ class ElasticRun:
         self._state.check_addresses(whole=self._steps <= STEPS_THAT_MAY_COMPILE)
         self._state.store()
         loss, self._loss = self._loss, None
-        counted = self.samples_in_epoch
+        counted = self.samples_in_epoch  # a change of the membership may replace what the hook has counted
         self.session.commit_step(loss)
         self._is_new = False
         if self._companion.is_given_up:

@@ -357,6 +357,8 @@ class ScriptRun(ElasticRun):
         self._buffers.restore()
         self._pass_without_data()
         self._batches_of_update = 0
+        if self._companion.is_given_up:  # the others finish the step without this worker, which takes over their state
+            return
         if self._companion.trained > 0:
             raise ElasticError(f"{_frames.place()}{LEFT_OUT}")
         self._tell_left_out(0)
@@ -414,6 +416,7 @@ class ScriptRun(ElasticRun):
             self._tell("left_out", f"{self._left_out} samples in all, with which the script made no backward pass")
 
     def _end(self) -> None:
+        self._release_held()
         super()._end()
         if self.outcome == _session.LEFT and self.takeover is not None and self.takeover.streams is not None:
             self.takeover.streams.leave()

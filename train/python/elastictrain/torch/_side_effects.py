@@ -37,8 +37,8 @@ class Continued(io.TextIOWrapper):
     nowhere; what is written later is appended. `opened`: the function that opens it."""
 
     def __init__(self, opened: Callable[..., Any], file: Any, mode: str, buffering: int = -1, encoding: Optional[str] = None,
-                 errors: Optional[str] = None, newline: Optional[str] = None, *_: Any) -> None:
-        super().__init__(opened(file, "ab"), encoding, errors, newline, buffering == 1)
+                 errors: Optional[str] = None, newline: Optional[str] = None, closefd: bool = True, opener: Any = None) -> None:
+        super().__init__(opened(file, "ab", closefd=closefd, opener=opener), encoding, errors, newline, buffering == 1)
         self.mode = mode
 
     def write(self, text: str) -> int:
@@ -46,6 +46,19 @@ class Continued(io.TextIOWrapper):
 
     def truncate(self, size: Optional[int] = None) -> int:
         return self.tell() if keeps_files() else super().truncate(size)
+
+
+_is_kept_said = False
+
+
+def _say_kept(path: Any) -> None:
+    """Once, in a run that resumes: its user may have wanted another file."""
+    global _is_kept_said
+    if is_silent() or _is_kept_said:
+        return
+    _is_kept_said = True
+    print(f"elastictrain: {path} and other files of before are left as they are until this run trains: it resumes", file=sys.stderr,
+          flush=True)
 
 
 def install() -> None:
@@ -56,7 +69,9 @@ def install() -> None:
         writes = isinstance(mode, str) and any(letter in mode for letter in "wax")
         if writes and keeps_files() and _is_of_others(file):
             if os.path.isfile(file) and not set(mode) & set("b+"):
+                _say_kept(file)
                 return Continued(opened, file, mode, *arguments, **named)
+            _say_kept(file)
             file, mode = os.devnull, mode.replace("x", "w")
         return opened(file, mode, *arguments, **named)
 
@@ -100,7 +115,10 @@ def _unless_silent(original: Callable[..., Any], place: int) -> Callable[..., An
     @functools.wraps(original)
     def call(*arguments: Any, **named: Any) -> Any:
         path = arguments[place] if len(arguments) > place else None
-        return None if keeps_files() and _is_of_others(path) else original(*arguments, **named)
+        if not (keeps_files() and _is_of_others(path)):
+            return original(*arguments, **named)
+        _say_kept(path)
+        return None
 
     return call
 

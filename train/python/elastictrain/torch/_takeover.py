@@ -119,7 +119,7 @@ class Takeover:
         is_saved = is_asked and "checkpoint" in self._session.boundary()
         if is_changed or is_new:
             self._meet(step)
-        elif self._met is not None and step - self._met in LOOKS and self._session.world_size > 2:
+        elif self._met is not None and step - self._met in LOOKS:
             self._look(step, self._met)
         if self._session.rank == 0 and is_saved:
             self._attach(step)
@@ -227,13 +227,17 @@ class Takeover:
     def _look(self, step: int, met: int) -> None:
         """Values that the others hold alike may be each worker's own and equal by chance; not in every look. There must be two
         others: one cannot tell what is its own."""
+        is_last = step - met == LOOKS[-1]
+        if self._session.world_size < 3:
+            self._is_looking &= not is_last
+            return
         self._show(step, self._is_looking, gives=False)
         if not self._is_looking:
             return
         found = self._progress.strayed(self._tables(step, LOOK_TIMEOUT_S))
         known = self._strayed if self._strayed is not None else found
         self._strayed = {name: value for name, value in found.items() if name in known}
-        if step - met == LOOKS[-1]:
+        if is_last:
             self._is_looking = False
             if self._strayed:
                 name, value = min(self._strayed.items())
