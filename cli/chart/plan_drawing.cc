@@ -11,6 +11,7 @@
 #include "cli/chart/chart.h"
 #include "cli/output/figures.h"
 #include "cli/output/table.h"
+#include "supervisor/protocol/counted.h"
 
 namespace elastictrain::cli {
 namespace {
@@ -125,7 +126,7 @@ chart::Dot dot_of(const PlanCurve& curve, std::size_t index, const char* role) {
   dot.x = point.seconds;
   dot.y = point.cost;
   dot.classes = std::string(role) + (point.measured ? "" : " hollow");
-  dot.title = std::to_string(point.workers) + (point.workers == 1 ? " worker" : " workers") + " of " +
+  dot.title = protocol::counted(point.workers, "worker") + " of " +
               std::to_string(point.local_batch) + ": " + format_duration(point.seconds) + ", cost " +
               cost_text(curve, point.cost) + (point.measured ? ", measured" : ", predicted") + marks_text(curve, index);
   return dot;

@@ -6,6 +6,7 @@
 #include <numeric>
 
 #include "cli/chart/chart.h"
+#include "supervisor/protocol/counted.h"
 
 namespace elastictrain::cli {
 namespace {
@@ -31,7 +32,7 @@ std::vector<double> sorted_times(const SimulatedRun& run) {
 
 // "srtf, 64 slots", with what else tells the runs apart.
 std::string name_of(const SimulatedRun& run) {
-  return run.policy->name + ", " + std::to_string(run.options.slots) + " slots, " + run.trace->name +
+  return run.policy->name + ", " + protocol::counted(run.options.slots, "slot") + ", " + run.trace->name +
          (run.trace->vc.empty() ? "" : " " + run.trace->vc);
 }
 

@@ -50,7 +50,7 @@ RunFigures figures_of_status(const nlohmann::json& json) {
 }  // namespace
 
 AttachedProgress::AttachedProgress(std::string run_directory)
-    : directory_(std::move(run_directory)), is_terminal_(surface_of(STDERR_FILENO).is_terminal) {}
+    : directory_(std::move(run_directory)), is_terminal_(surface_of(STDERR_FILENO).redraws) {}
 
 void AttachedProgress::hide() {
   if (std::exchange(drawn_, false)) std::fputs(kEraseLine, stderr);

@@ -82,14 +82,14 @@ Status wait_for(const std::string& directory, FileFollower& journal, const IsDon
 
 }  // namespace
 
-std::vector<Argument> wait_arguments(WaitFlags& flags) {
+std::vector<Argument> wait_arguments(WaitFlags& flags, const char* help) {
   const auto timeout = [&flags](const std::string& text) -> Status {
     const auto duration = parse_duration_ms(text);
     if (!duration.ok()) return wrong_usage("--timeout: " + duration.error().message);
     flags.timeout_ms = *duration;
     return {};
   };
-  return {flag("--wait", "return when the change is complete, with status 1 if it fails", flags.wait),
+  return {flag("--wait", help, flags.wait),
           value("--timeout", "DURATION", "with --wait: how long at most (30s, 10m); default 10m", timeout)};
 }
 

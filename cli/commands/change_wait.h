@@ -19,8 +19,10 @@ struct WaitFlags {
   std::uint64_t timeout_ms = 600'000;
 };
 
-// "--wait" and "--timeout".
-std::vector<Argument> wait_arguments(WaitFlags& flags);
+inline constexpr const char* kWaitForChange = "return when the change is complete, with status 1 if it fails";
+
+// "--wait", with what it does for help, and "--timeout".
+std::vector<Argument> wait_arguments(WaitFlags& flags, const char* help);
 
 // As ask_and_print(), then the wait. Returns the exit status.
 int ask_and_wait(const std::string& run_name, const nlohmann::json& request, const WaitFlags& flags);

@@ -201,6 +201,10 @@ void print_reports(const std::vector<HostReport>& reports, const RunConfig& conf
 }
 
 int check_plan(const LoadedConfig& loaded, RunPlan plan, bool show_all, bool with_torch) {
+  if (const Status named = names_hosts_in_file(loaded.config, plan); !named.ok()) {
+    std::cerr << "elastictrain check: " << named.error().message << "\n";
+    return status_of_start(named.error());
+  }
   std::cout << render_settings(loaded, plan, show_all) << "\n"
             << render_sizes(plan.settings) << describe_protection(loaded.config.network) << "\n"
             << (plan.allocation ? describe_allocation(loaded.config, plan) + "\n" : "")

@@ -83,7 +83,11 @@ CheckVerdict verdict_on(const CheckFindings& findings) {
   if (!enough) verdict.status = is_offered && usable.program_status != 0 ? usable.program_status : kExitUnavailable;
   if (enough && !files.empty()) verdict.status = kExitNoInput;
   if (!findings.here.empty()) verdict.status = findings.here.front().status;
-  verdict.text = verdict.problems.empty()
+  const bool has_none_yet = findings.hosts.empty() && findings.hosts_come_later;
+  const bool is_good = verdict.problems.empty();
+  if (is_good && has_none_yet) verdict.text = "good; its slots come later";
+  if (is_good && has_none_yet) return verdict;
+  verdict.text = is_good
                      ? "good, " + core::counted(usable.hosts, "host") + " with " + core::counted(usable.slots, "slot")
                      : "the run cannot start like this: " + core::counted(verdict.problems.size(), "problem");
   return verdict;

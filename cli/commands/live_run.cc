@@ -12,6 +12,7 @@
 #include "cli/commands/run_parts.h"
 #include "cli/commands/run_signals.h"
 #include "cli/output/protection.h"
+#include "cli/output/whole_file.h"
 #include "cli/report/write.h"
 #include "launcher/hostfile.h"
 #include "launcher/process/core_files.h"
@@ -109,10 +110,8 @@ int LiveRun::report(const Error& error, int status) const {
 
 int LiveRun::run() {
   launcher::keep_memory_private();
-  if (start_ == RunStart::kFresh && !config_.hosts.file.empty() && plan_.hosts.empty()) {
-    return report({ErrorCode::kInvalid,
-                   "host file " + config_.hosts.file + " names no host; write one on each line, e.g. hostA slots=4"},
-                  kExitConfig);
+  if (const Status named = names_hosts_in_file(config_, plan_); start_ == RunStart::kFresh && !named.ok()) {
+    return report(named.error(), status_of_start(named.error()));
   }
   held_signals_.emplace();
   auto directory = run_directory_of(plan_.settings.run_name);
@@ -232,13 +231,7 @@ Status LiveRun::recall_added_hosts() {
 
 // Written as a whole and renamed: if the supervisor is killed while it writes, the old file stays.
 void LiveRun::keep_added_hosts(const std::vector<launcher::Host>& hosts) {
-  const std::string temporary = added_hosts_file_ + ".new";
-  std::ofstream file(temporary);
-  file << launcher::hostfile_text(hosts);
-  file.close();
-  std::error_code failed;
-  if (file) std::filesystem::rename(temporary, added_hosts_file_, failed);
-  if (file && !failed) return;
+  if (!write_whole_file(added_hosts_file_, launcher::hostfile_text(hosts))) return;
   output_->say("elastictrain: cannot write " + added_hosts_file_ +
                "; a supervisor that resumes the run will not know the added hosts");
 }

@@ -91,8 +91,7 @@ int attach(const std::string& name) {
   const auto status = follow(*directory, output, true);
   if (status) return *status;
   if (!flush()) return kExitFailure;
-  return complain("attach", {ErrorCode::kUnavailable, "run " + found + " has lost its supervisor; take it over with: " +
-                                                          "elastictrain run --resume " + found});
+  return complain("attach", lost_supervisor(found));
 }
 
 Status set_since(KeptChoice& choice, const std::string& text) {

@@ -25,7 +25,7 @@ Command make_replace(Invocation& invocation) {
   };
   Command command =
       client_command("replace", "a new worker takes the place of a rank, or of those on a host", place, use);
-  for (Argument& argument : wait_arguments(*wait)) command.arguments.push_back(std::move(argument));
+  for (Argument& argument : wait_arguments(*wait, kWaitForChange)) command.arguments.push_back(std::move(argument));
   return command;
 }
 

@@ -51,7 +51,7 @@ Command make_resize(Invocation& invocation) {
   command.arguments.push_back(value("--for", "DURATION",
                                     "with a policy: hold N for this long (10m, 1h30m), not until resize auto",
                                     [hold_ms](const std::string& text) { return read_duration(text, *hold_ms); }));
-  for (Argument& argument : wait_arguments(*wait)) command.arguments.push_back(std::move(argument));
+  for (Argument& argument : wait_arguments(*wait, kWaitForChange)) command.arguments.push_back(std::move(argument));
   return command;
 }
 

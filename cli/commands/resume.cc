@@ -173,7 +173,9 @@ Choice resume_recorded(const RunFlags& flags) {
   std::filesystem::current_path(recorded->directory, no_directory);
   if (no_directory)
     return unavailable("the directory of run " + *name + ", " + recorded->directory + ", no longer exists");
-  const auto loaded = load_from_flags(flags, {}, process_environment(), recorded->config);
+  Variables environment = process_environment();  // which may be that of a shell with another run's directory
+  std::erase_if(environment, [](const auto& one) { return one.first == "ELASTICTRAIN_CHECKPOINT_DIRECTORY"; });
+  const auto loaded = load_from_flags(flags, {}, environment, recorded->config);
   if (const auto* error = std::get_if<ConfigError>(&loaded)) return config_failed(*error);
   RunConfig config = std::get<LoadedConfig>(loaded).config;
   const auto start = start_of(*record, config, flags.fresh);

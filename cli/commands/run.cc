@@ -81,7 +81,11 @@ int run_command(const RunFlags& flags, const std::vector<std::string>& program, 
   }
   const auto plan = make_plan(choice.config, choice.inputs);
   if (!plan.ok()) return report(plan.error(), status_of_start(plan.error()));
-  if (flags.dry_run) return dry_run(choice.config, *plan);
+  if (flags.dry_run) {
+    if (const Status named = names_hosts_in_file(choice.config, *plan); !named.ok())
+      return report(named.error(), status_of_start(named.error()));
+    return dry_run(choice.config, *plan);
+  }
   if (!meeting && !choice.config.hosts.endpoint.empty()) {
     auto held = hold_endpoint(choice.config);
     if (!held.ok()) return report(held.error(), status_of_start(held.error()));
@@ -92,14 +96,24 @@ int run_command(const RunFlags& flags, const std::vector<std::string>& program, 
   return live.run();
 }
 
-// As typed, but for the values of -x, which may be secrets.
+constexpr std::string_view kVariablesKey = "environment.set=";
+
+// "environment.set=NAME=value" behind its second sign, other words behind their first.
+std::string without_value(const std::string& word, std::size_t from) {
+  const std::size_t sign = word.find('=', from);
+  return sign == std::string::npos ? word : word.substr(0, sign) + "=...";
+}
+
+// As typed, but for the values of variables, which may be secrets.
 std::vector<std::string> typed_line(const Invocation& invocation) {
   std::vector<std::string> line = {"elastictrain", invocation.instead.empty() ? "run" : "torchrun"};
   const std::size_t ours = invocation.line.size() - std::min(invocation.line.size(), invocation.program.size());
   for (std::size_t i = 0; i < invocation.line.size(); ++i) {
     std::string word = invocation.line[i];
     const bool is_variable = i < ours && (word.starts_with("-x") || (i > 0 && invocation.line[i - 1] == "-x"));
-    if (is_variable && word.find('=') != std::string::npos) word = word.substr(0, word.find('=')) + "=...";
+    const std::size_t key = word.find(kVariablesKey);
+    if (is_variable) word = without_value(word, 0);
+    if (i < ours && key != std::string::npos) word = without_value(word, key + kVariablesKey.size());
     line.push_back(std::move(word));
   }
   return line;

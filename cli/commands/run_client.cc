@@ -20,6 +20,12 @@
 #include "supervisor/run_record.h"
 
 namespace elastictrain::cli {
+
+Error lost_supervisor(const std::string& name) {
+  return {ErrorCode::kUnavailable,
+          "run " + name + " has lost its supervisor; take it over with: elastictrain run --resume " + name};
+}
+
 namespace {
 
 // Its workers may still train, until their orphan grace is over.
@@ -75,8 +81,7 @@ Error no_live_run_named(const std::string& name, const std::string& state, const
   if (record.ok()) {
     if (const auto place = supervisor_elsewhere(directory))
       return {ErrorCode::kUnavailable, describe_elsewhere(name, *place)};
-    return {ErrorCode::kUnavailable,
-            "run " + name + " has lost its supervisor; take it over with: elastictrain run --resume " + name};
+    return lost_supervisor(name);
   }
   std::string text = "no live run is named " + name + meant_run(name, state) + "; elastictrain list names all";
   if (!live.empty()) text += "; live: " + join(live, ", ");

@@ -29,4 +29,7 @@ int ask_and_print(const std::string& run_name, const nlohmann::json& request);
 int complain(std::string_view command, const Error& error);
 int status_of_refusal(const Error& error);
 
+// Its workers may still train.
+Error lost_supervisor(const std::string& name);
+
 }  // namespace elastictrain::cli

@@ -392,6 +392,12 @@ Result<std::vector<std::string>> user_environment(const RunConfig& config, const
   return environment;
 }
 
+Status names_hosts_in_file(const RunConfig& config, const RunPlan& plan) {
+  if (config.hosts.file.empty() || !config.cluster.empty() || !plan.hosts.empty()) return {};
+  return Error{ErrorCode::kInvalid,
+               "host file " + config.hosts.file + " names no host; write one on each line, e.g. hostA slots=4"};
+}
+
 Result<RunPlan> make_plan(const RunConfig& config, const PlanInputs& inputs) {
   if (const Status outside = check_outside_mpi(inputs.surroundings); !outside.ok()) return outside.error();
   RunPlan plan;

@@ -48,6 +48,8 @@ struct PlanInputs {
 };
 
 Result<RunPlan> make_plan(const RunConfig& config, const PlanInputs& inputs);
+// An empty host file is a mistake where a run begins; a run that is taken over may have lost all its hosts.
+Status names_hosts_in_file(const RunConfig& config, const RunPlan& plan);
 
 // Sizes from the user's settings and the available slots. Without any setting: as many workers as slots.
 struct Sizes {

@@ -315,7 +315,7 @@ void note_spread(const LoadedTraces& loaded, const SimulateFlags& flags, std::ve
 
 class SimulationProgress {
  public:
-  explicit SimulationProgress(std::size_t runs) : runs_(runs), shown_(surface_of(STDERR_FILENO).is_terminal) {}
+  explicit SimulationProgress(std::size_t runs) : runs_(runs), shown_(surface_of(STDERR_FILENO).redraws) {}
   ~SimulationProgress() {
     if (shown_) std::cerr << "\r\x1b[K";
   }

@@ -6,6 +6,7 @@
 #include <string>
 #include <thread>
 
+#include "cli/commands/change_wait.h"
 #include "cli/commands/command.h"
 #include "cli/commands/ended_run.h"
 #include "cli/commands/exit_code.h"
@@ -23,8 +24,7 @@ constexpr std::chrono::milliseconds kLookForEnd{50};
 struct StopFlags {
   std::string name;
   bool now = false;
-  bool wait = false;
-  std::chrono::milliseconds timeout{600'000};
+  WaitFlags wait;
 };
 
 void say_way_back(const std::string& directory) {
@@ -36,21 +36,18 @@ void say_way_back(const std::string& directory) {
 
 // Until the run has ended. Its processes are over before it says so.
 Result<RunRecord> wait_for_end(const std::string& directory, const StopFlags& flags) {
-  const auto deadline = std::chrono::steady_clock::now() + flags.timeout;
+  const std::chrono::milliseconds timeout(flags.wait.timeout_ms);
+  const auto deadline = std::chrono::steady_clock::now() + timeout;
   while (std::chrono::steady_clock::now() < deadline) {
     // Asked first: the record of the end is written while the run still answers.
     const bool lives = control::is_live(directory);
     auto record = load_run_record(directory);
     if (record.ok() && record->end) return record;
-    if (!lives) {
-      const std::string name = std::filesystem::path(directory).filename();
-      return Error{ErrorCode::kUnavailable, "run " + name + " has lost its supervisor; take it over with: " +
-                                                "elastictrain run --resume " + name};
-    }
+    if (!lives) return lost_supervisor(std::filesystem::path(directory).filename());
     std::this_thread::sleep_for(kLookForEnd);
   }
   return Error{ErrorCode::kTimeout,
-               "the run has not ended within " + protocol::duration_text(flags.timeout) +
+               "the run has not ended within " + protocol::duration_text(timeout) +
                    "; it is still stopping: elastictrain status; end it at once with: " + "elastictrain stop --now"};
 }
 
@@ -59,33 +56,30 @@ int stop(const StopFlags& flags) {
   if (!directory.ok()) return complain("stop", directory.error());
   const int status = ask_and_print(flags.name, {{"command", "stop"}, {"now", flags.now}});
   if (status != kExitSuccess) return status;
-  if (flags.wait) {
+  int result = kExitSuccess;
+  if (flags.wait.wait) {
     const auto ended = wait_for_end(*directory, flags);
     if (!ended.ok()) return complain("stop", ended.error());
     std::cout << how_it_ended(*ended) << "\n";
-    if (ended->end->exit_status != kExitSuccess) return kExitFailure;
+    result = ended->end->exit_status == kExitSuccess ? kExitSuccess : kExitFailure;
   }
   say_way_back(*directory);
-  return kExitSuccess;
+  return result;
 }
 
 }  // namespace
 
 Command make_stop(Invocation& invocation) {
   const auto flags = std::make_shared<StopFlags>();
-  const auto timeout = [flags](const std::string& text) -> Status {
-    const auto duration = parse_duration_ms(text);
-    if (!duration.ok()) return wrong_usage("--timeout: " + duration.error().message);
-    flags->timeout = std::chrono::milliseconds(*duration);
-    return {};
-  };
+  std::vector<Argument> arguments = {
+      word("run", "[NAME]", "name of the run, when several are live", flags->name),
+      flag("--now", "send TERM to the workers at once, KILL after timeouts.grace_ms", flags->now)};
+  for (Argument& one : wait_arguments(flags->wait, "return when the run has ended, with status 1 if it did not end with 0"))
+    arguments.push_back(std::move(one));
   return {"stop",
           "end the run at the next step boundary",
           kGroupClient,
-          {word("run", "[NAME]", "name of the run, when several are live", flags->name),
-           flag("--now", "send TERM to the workers at once, KILL after timeouts.grace_ms", flags->now),
-           flag("--wait", "return when the run has ended, with status 1 if it did not end with 0", flags->wait),
-           value("--timeout", "DURATION", "with --wait: how long at most (30s, 10m); default 10m", timeout)},
+          std::move(arguments),
           always(invocation, [flags] { return stop(*flags); })};
 }
 

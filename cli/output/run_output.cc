@@ -93,7 +93,7 @@ RunOutput::RunOutput(const LogConfig& config, Label label, RankSet shown, RankSe
       shared_(same_place(STDOUT_FILENO, STDERR_FILENO)),
       out_surface_(surface_of(STDOUT_FILENO)),
       error_surface_(surface_of(STDERR_FILENO)),
-      error_({.descriptor = STDERR_FILENO, .is_terminal = error_surface_.is_terminal}),
+      error_({.descriptor = STDERR_FILENO, .is_terminal = error_surface_.redraws}),
       next_plain_progress_(Clock::now() + kPlainProgressEvery) {
   if (!shared_) out_ = std::make_unique<LineSink>(LineSink::Options{.descriptor = STDOUT_FILENO});
 }
@@ -162,7 +162,7 @@ void RunOutput::show_line(const OutputLine& line) {
 }
 
 bool RunOutput::is_drawn(const OutputLine& line) const {
-  return line.is_unfinished && error_surface_.is_terminal && (line.is_stderr || shared_);
+  return line.is_unfinished && error_surface_.redraws && (line.is_stderr || shared_);
 }
 
 // On a terminal it is drawn again at the bottom, elsewhere a state is a line now and then.
@@ -218,10 +218,8 @@ void RunOutput::show(std::string_view text) {
 }
 
 void RunOutput::show_figures(const RunFigures& figures) {
-  if (error_surface_.is_terminal) {
-    std::string line = render_progress(figures, terminal_width(STDERR_FILENO) - 1);
-    if (!locale_has_unicode()) line = with_ascii_mark(std::move(line));
-    progress_ = printable(line, Lines::kOne);
+  if (error_surface_.redraws) {
+    progress_ = printable(render_progress(figures, terminal_width(STDERR_FILENO) - 1), Lines::kOne);
     return draw_status();
   }
   const auto now = Clock::now();
@@ -232,7 +230,8 @@ void RunOutput::show_figures(const RunFigures& figures) {
 }
 
 void RunOutput::draw_status() {
-  error_.set_status(bars_.render(terminal_width(STDERR_FILENO) - 1, Clock::now()) + progress_);
+  std::string status = bars_.render(terminal_width(STDERR_FILENO) - 1, Clock::now()) + progress_;
+  error_.set_status(locale_has_unicode() ? status : with_ascii_mark(std::move(status)));
 }
 
 void RunOutput::close() {

@@ -36,12 +36,21 @@ bool clear_terminal() {
   return ::write(STDOUT_FILENO, kHomeAndClear.data(), kHomeAndClear.size()) >= 0;
 }
 
-bool locale_has_unicode() {
+namespace {
+
+bool ask_locale() {
   const locale_t locale = ::newlocale(LC_CTYPE_MASK, "", nullptr);
   if (locale == nullptr) return false;  // not installed: its letters are those of "C"
   const bool unicode = std::string_view(::nl_langinfo_l(CODESET, locale)) == "UTF-8";
   ::freelocale(locale);
   return unicode;
+}
+
+}  // namespace
+
+bool locale_has_unicode() {
+  static const bool has = ask_locale();
+  return has;
 }
 
 Room room_of(int descriptor) {

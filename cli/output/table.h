@@ -13,7 +13,7 @@ enum class Align { kLeft, kRight };
 // What a table is written to.
 struct Room {
   std::size_t columns = static_cast<std::size_t>(-1);
-  bool unicode = true;  // false: ASCII only
+  bool unicode = true;  // false: cuts are marked in ASCII
 };
 
 class Table {

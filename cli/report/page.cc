@@ -26,8 +26,7 @@ constexpr double kHeatRowHeight_px = 16;
 constexpr double kHeatLeft_px = 120;
 constexpr const char* kWhichLoss =
     "The training loss is that of one step, the mean over the samples of all workers. What a program says itself "
-    "stands "
-    "under the program's own names: a loss over an epoch, or on other data, differs from it.";
+    "stands under the program's own names: a loss over an epoch, or on other data, differs from it.";
 constexpr double kSlowestShown = 1.0;  // twice the usual time has the full colour
 
 std::string date_text(double unix_s) {

@@ -10,6 +10,7 @@
 #include "cli/traces/rows.h"
 #include "supervisor/cluster/cluster_journal.h"
 #include "supervisor/cluster/core/cluster.h"
+#include "supervisor/protocol/counted.h"
 
 namespace elastictrain::cli {
 namespace {
@@ -116,9 +117,8 @@ std::string some_of(const std::vector<std::string>& names) {
 
 void add_notes(RawTrace& trace, const Reader& reader, const std::vector<std::string>& left_out) {
   if (!left_out.empty()) {
-    trace.notes.push_back(
-        trace.name + ": " + std::to_string(left_out.size()) +
-        " jobs are left out, because they have not ended or trained on no sample: " + some_of(left_out));
+    trace.notes.push_back(trace.name + ": " + protocol::counted(left_out.size(), "job") +
+                          " left out, without an end or a sample: " + some_of(left_out));
   }
   if (reader.ordered()) {
     trace.notes.push_back(trace.name +
@@ -126,7 +126,7 @@ void add_notes(RawTrace& trace, const Reader& reader, const std::vector<std::str
                           "simulated; a cancelled job has the work that it did");
   }
   if (reader.unreadable() > 0) {
-    trace.notes.push_back(trace.name + ": " + std::to_string(reader.unreadable()) + " lines cannot be read");
+    trace.notes.push_back(trace.name + ": " + protocol::counted(reader.unreadable(), "line") + " cannot be read");
   }
 }
 

@@ -305,8 +305,8 @@ class Simulate(Case):
             ends_s = {row["job_id"]: float(row["completion_s"]) for row in csv.DictReader(file)}
         self.assertEqual(ends_s, {"j1": 40, "j2": 60})
         done = simulate(folder, "--policy", "max-min", "--gpus", "4")
-        self.assertIn("lab: 1 jobs are left out, because they have not ended or trained on no sample: j3", done.stderr)
-        self.assertIn("lab: 1 lines cannot be read", done.stderr)
+        self.assertIn("lab: 1 job left out, without an end or a sample: j3", done.stderr)
+        self.assertIn("lab: 1 line cannot be read", done.stderr)
 
     def test_a_journal_that_cannot_be_simulated_is_refused(self):
         for text, expected in (('{"seq": 1, "t": 1, "up": 1, "event": "run_begins"}\n', "no journal of a cluster"),

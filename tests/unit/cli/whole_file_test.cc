@@ -40,6 +40,7 @@ TEST_CASE_FIXTURE(test::TemporaryDirectory, "a pipe or a device is written to an
   std::array<char, 8> text{};
   CHECK(::read(reader, text.data(), text.size()) == 3);
   ::close(reader);
+  CHECK(write_whole_file(name, "nobody reads it") == std::errc::no_such_device_or_address);
   remove_whole_file(name);
   CHECK(fs::is_fifo(name));
 }
