@@ -48,7 +48,7 @@ ARROWS = {
     "cli/config": ["supervisor/protocol", "heuristics", "launcher", "train/builtin"],
     "cli/traces": ["cli/config", "supervisor/protocol", "supervisor/cluster", "heuristics"],
     "cli/output": ["cli/config", "supervisor", "heuristics"],
-    "cli/chart": ["cli/output", "heuristics"],
+    "cli/chart": ["cli/output", "heuristics", "supervisor/protocol"],
     "cli/metrics": ["cli/config", "cli/output", "supervisor", "heuristics"],
     "cli/top": ["cli/output", "supervisor/protocol"],
     "cli/report": ["cli/chart", "cli/output", "supervisor", "heuristics"],

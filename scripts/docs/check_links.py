@@ -18,7 +18,7 @@ HEADING = re.compile(r"^ {0,3}#{1,6}\s+(.*?)\s*#*\s*$")
 CODE_SPAN = re.compile(r"`[^`]*`")
 LINK = re.compile(r"!?\[[^\[\]]*\]\(\s*<?([^()\s<>]*(?:\([^()\s]*\))?[^()\s<>]*)>?(?:\s+\"[^\"]*\")?\s*\)")
 REFERENCE = re.compile(r"^ {0,3}\[[^\]]+\]:\s*<?(\S+?)>?(?:\s|$)")
-COMMAND_FILE = re.compile(r"(?<![^\s\"'])(?:(?:\./)?[\w-]+(?:/[\w.-]*)+|\./[\w.-]+|[\w-]+\.(?:toml|py|sh|csv)\b)")
+COMMAND_FILE = re.compile(r"(?<![^\s\"'])(?:(?:\./)?[\w-]+(?:/[\w.-]*)+|\./[\w.-]+|[\w-]+\.(?:toml|py|sh|csv|txt)\b)")
 MADE_FOLDER = "build/"  # by an earlier command
 EXTERNAL = re.compile(r"^[a-z][a-z0-9+.-]*:|^//", re.IGNORECASE)
 
