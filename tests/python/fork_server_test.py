@@ -1,7 +1,9 @@
 """What a process of the fork server does before it runs a worker's program, on a torch that only counts threads."""
 
 import os
+import subprocess
 import sys
+import tempfile
 import types
 import unittest
 from unittest import mock
@@ -60,6 +62,24 @@ class Imports(unittest.TestCase):
         torch.cuda = types.SimpleNamespace(is_initialized=lambda: True)
         with mock.patch.dict(sys.modules, torch=torch), self.assertRaisesRegex(_fork_server.Refused, "json initialized CUDA"):
             _fork_server._import(["json"])
+
+
+class Ends(unittest.TestCase):
+    def test_what_was_imported_is_freed_at_the_end_of_a_worker(self):
+        text = """
+import gc, os, sys
+from elastictrain import _fork_server
+class Held:
+    def __init__(self): self.myself = self
+    def __del__(self, write=os.write): write(1, b"freed")
+sys.held = Held()
+gc.freeze()
+_fork_server._run([sys.argv[1]])
+"""
+        with tempfile.NamedTemporaryFile("w", suffix=".py") as program:
+            done = subprocess.run([sys.executable, "-c", text, program.name], stdout=subprocess.PIPE, timeout=60, check=True,
+                                  env={**os.environ, "PYTHONPATH": os.path.dirname(os.path.dirname(_fork_server.__file__))})
+        self.assertEqual(done.stdout, b"freed")
 
 
 if __name__ == "__main__":

@@ -8,6 +8,7 @@ worker is forked twice, so that the agent, a subreaper, becomes its parent; it s
 the program when it is answered. It ends where the agent closes that socket first.
 """
 
+import atexit
 import ctypes
 import gc
 import importlib
@@ -200,6 +201,7 @@ def _limit_threads(environment: List[str]) -> None:
 def _run(program: List[str]) -> None:
     """As the interpreter would: in a fresh module __main__, with the same messages and statuses."""
     sys.excepthook = _print_from_program
+    atexit.register(gc.unfreeze)  # or libraries report what the interpreter does not free at its end as leaks
     if hasattr(sys, "orig_argv"):
         sys.orig_argv = [sys.executable, *program]
     main_module = types.ModuleType("__main__")
