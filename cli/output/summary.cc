@@ -63,11 +63,17 @@ void Summary::on(const core::record::RunClosed& closed) {
   last_loss_ = closed.loss.value_or(0);
 }
 
+std::string audit_text(const core::record::Audit& audit) {
+  const std::string unaccounted =
+      audit.unaccounted > 0 ? std::to_string(audit.unaccounted) + " not accounted for, " : std::string();
+  return core::counted(audit.samples, "sample") + " in " + core::counted(audit.steps, "step") + ": " +
+         std::to_string(audit.missing) + " missing, " + unaccounted + std::to_string(audit.repeated) + " repeated, " +
+         core::counted(audit.unequal_hashes, "unequal parameter hash", "unequal parameter hashes");
+}
+
 void Summary::on(const core::record::Audit& audit) {
   audit_failed_ = audit.missing + audit.repeated + audit.unequal_hashes > 0;
-  audit_ = core::counted(audit.samples, "sample") + " in " + core::counted(audit.steps, "step") + ": " +
-           std::to_string(audit.missing) + " missing, " + std::to_string(audit.repeated) + " repeated, " +
-           core::counted(audit.unequal_hashes, "unequal parameter hash", "unequal parameter hashes");
+  audit_ = audit_text(audit);
 }
 
 void Summary::add_record(const core::Record& record) {

@@ -13,6 +13,9 @@
 
 namespace elastictrain::cli {
 
+// "3840 samples in 120 steps: 0 missing, …".
+std::string audit_text(const core::record::Audit& audit);
+
 class Summary {
  public:
   void add_figures(const RunFigures& figures);

@@ -8,6 +8,7 @@
 #include <variant>
 #include <vector>
 
+#include "cli/output/summary.h"
 #include "supervisor/core/text.h"
 #include "supervisor/policy/view_json.h"
 
@@ -132,9 +133,7 @@ void Collector::on(const core::record::End& end) {
 
 void Collector::on(const core::record::Audit& audit) {
   report_.audit_failed = audit.missing + audit.repeated + audit.unequal_hashes > 0;
-  report_.audit = core::counted(audit.samples, "sample") + " in " + core::counted(audit.steps, "step") + ": " +
-                  std::to_string(audit.missing) + " missing, " + std::to_string(audit.repeated) + " repeated, " +
-                  core::counted(audit.unequal_hashes, "unequal parameter hash", "unequal parameter hashes");
+  report_.audit = audit_text(audit);
 }
 
 void Collector::on(const core::record::Note& note) {

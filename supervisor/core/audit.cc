@@ -33,17 +33,23 @@ void Audit::report(WorkerId worker, const std::vector<std::string>& violations) 
   }
 }
 
-std::string Audit::summarize() {
+std::string Audit::summarize(const std::vector<WorkerId>& cut_off) {
   if (!ledger_.used()) return {};
+  ledger_.ends_early(cut_off);
   const Ledger::Summary audit = ledger_.summary();
   out_.journal(record::Audit{.steps = audit.steps,
                              .epochs = audit.epochs,
                              .samples = audit.samples,
                              .missing = audit.missing,
+                             .unaccounted = audit.unaccounted,
                              .repeated = audit.repeated,
                              .hashes_compared = audit.hashes_compared,
                              .unequal_hashes = audit.unequal_hashes});
   const std::string failure = failure_in(audit);
+  if (audit.unaccounted > 0) {
+    out_.tell(Tell::Level::kInfo, "the audit is not complete: " + counted(audit.unaccounted, "sample") +
+                                      " may have counted in last steps of which the workers could not tell any more");
+  }
   if (!failure.empty()) out_.tell(Tell::Level::kError, "the audit failed: " + failure);
   return failure;
 }

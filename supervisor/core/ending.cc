@@ -171,7 +171,8 @@ void Ending::drain_members() {
 void Ending::end_run() {
   if (end_.over) return;
   audit_.ledger().returns_samples(returns_samples());
-  const std::string failure = audit_.summarize();
+  const bool has_failed = end_.mode == EndMode::kNow && end_.status != 0;
+  const std::string failure = audit_.summarize(has_failed ? training_.members : std::vector<WorkerId>{});
   if (!failure.empty() && end_.status == 0) {
     end_.status = kStatusAuditFailed;
     end_.reason += ", but the audit failed: " + failure;

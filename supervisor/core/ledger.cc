@@ -293,6 +293,18 @@ std::uint64_t Ledger::missing_in(std::uint64_t number, const Epoch& epoch) const
   return due - positions.size();
 }
 
+void Ledger::ends_early(const std::vector<WorkerId>& members) {
+  for (const WorkerId member : members) told_by_all_ = std::min(told_by_all_, told_by(member));
+}
+
+// 0: nothing.
+Step Ledger::told_by(WorkerId worker) const {
+  const auto found = used_by_.find(worker);
+  if (found == used_by_.end() || found->second.empty()) return 0;
+  const Progression& last = found->second.back();
+  return last.first_step + last.steps - 1;
+}
+
 Ledger::Summary Ledger::summary() const {
   Summary summary;
   summary.steps = steps_;
@@ -302,7 +314,7 @@ Ledger::Summary Ledger::summary() const {
   for (const auto& [number, epoch] : epochs_) {
     summary.samples += epoch.positions.size();
     summary.repeated += epoch.repeated;
-    summary.missing += missing_in(number, epoch);
+    (epoch.end_step < told_by_all_ ? summary.missing : summary.unaccounted) += missing_in(number, epoch);
   }
   if (epochs_.empty()) return summary;
   const std::uint64_t end = epochs_.rbegin()->second.positions.end();

@@ -11,6 +11,7 @@
 
 #include <cstdint>
 #include <deque>
+#include <limits>
 #include <map>
 #include <optional>
 #include <set>
@@ -53,6 +54,7 @@ class Ledger {
     std::uint64_t epochs = 0;
     std::uint64_t samples = 0;
     std::uint64_t missing = 0;
+    std::uint64_t unaccounted = 0;  // missing, but workers may have used them and not told it: see ends_early()
     std::uint64_t open = 0;  // of the last epoch, after the last position that any worker used
     std::uint64_t repeated = 0;
     std::uint64_t hashes_compared = 0;
@@ -75,6 +77,10 @@ class Ledger {
   // Workers that average in pairs return what they have not used of each round, to be used before the epoch is over.
   // Where the run ends within an epoch, its unused samples are open, not missing.
   void returns_samples(bool returns) { returns_samples_ = returns; }
+
+  // The run ends while these workers may have made steps of which they have told nothing: what is missing in epochs that
+  // reach beyond the last step of which all have told is not accounted for.
+  void ends_early(const std::vector<WorkerId>& members);
 
   bool used() const { return used_; }
   Summary summary() const;
@@ -114,6 +120,7 @@ class Ledger {
   void cut(Progression& progression, const protocol::Fence& fence);
   void count_anew(std::uint64_t number, Epoch& epoch) const;
   std::uint64_t missing_in(std::uint64_t number, const Epoch& epoch) const;
+  Step told_by(WorkerId worker) const;
 
   std::uint64_t sample_count_ = 0;
   std::deque<protocol::AuditStep> claims_;           // what checkpoints hold, the newest kMaxClaims
@@ -121,6 +128,7 @@ class Ledger {
   std::vector<protocol::AuditStep> waiting_covers_;  // arrived before the sample count was known
   bool used_ = false;
   bool returns_samples_ = false;
+  Step told_by_all_ = std::numeric_limits<Step>::max();  // of ends_early()
   Step steps_ = 0;
   Generation newest_ = 0;
   std::vector<protocol::Fence> fences_;  // generations and first steps ascend; covered fences are omitted

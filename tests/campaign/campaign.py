@@ -162,7 +162,7 @@ class Campaign:
             record["orphans"] = str(left)[:600]
         audit = job.run.audit() or {}
         record["audit"] = {key: audit.get(key) for key in ("steps", "missing", "repeated", "unequal_hashes", "hashes_compared")}
-        if not audit or any(int(audit.get(key, 1)) for key in ("missing", "repeated", "unequal_hashes")):
+        if not audit or any(int(audit.get(key, 1)) for key in ("missing", "unaccounted", "repeated", "unequal_hashes")):
             record["problems"].append(f"audit: {record['audit']}")
         record["accuracy"] = last_accuracy(job.run)
         self.say(f"  ended: audit {record['audit']}, accuracy {record['accuracy']}")

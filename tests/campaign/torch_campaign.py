@@ -138,7 +138,7 @@ class Trial:
         self.require(status == 0, f"the run ended with status {status}")
         self.run.wait_no_processes(30)
         audit = self.run.audit()
-        self.require(audit is not None and not any(int(audit[key]) for key in ("missing", "repeated", "unequal_hashes")),
+        self.require(audit is not None and not any(int(audit[key]) for key in ("missing", "unaccounted", "repeated", "unequal_hashes")),
                      f"the audit says {audit}")
         counted = [text.split(COUNTED)[1] for _, text in self.run.lines if COUNTED in text]
         self.require(len(counted) == self.target and len(set(counted)) == 1, f"the workers counted {counted}")

@@ -391,6 +391,7 @@ void Oracle::check_ledger_agrees() {
   std::uint64_t counted = 0;
   for (const auto& [epoch, positions] : epochs_) counted += positions.size();
   check_ledger("missing", 0);
+  check_ledger("unaccounted", 0);
   check_ledger("samples", counted);
 }
 

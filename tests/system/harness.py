@@ -416,7 +416,7 @@ class Case(unittest.TestCase):
     def assert_audit_clean(self, run):
         audit = run.audit()
         self.assertIsNotNone(audit, "the journal has no audit record")
-        for key in ("missing", "repeated", "unequal_hashes"):
+        for key in ("missing", "unaccounted", "repeated", "unequal_hashes"):
             self.assertEqual(int(audit[key]), 0, f"audit: {audit}")
         self.assertGreater(int(audit["steps"]), 0)
 

@@ -126,6 +126,23 @@ TEST_CASE("a sample that counts twice is found at once") {
   CHECK(ledger.summary().repeated == 2);
 }
 
+TEST_CASE("what a worker did not tell before a sudden end is not accounted for, and what all have told is") {
+  Ledger ledger;
+  ledger.set_sample_count(100);
+  // Five samples of the first epoch are in no step. The second worker told its first three steps, the first one six.
+  ledger.record(WorkerId{1}, {{used(1, 0, 0, 30), used(2, 0, 50, 25), used(3, 1, 0, 30), used(4, 1, 50, 25)}});
+  ledger.record(WorkerId{1}, {{used(5, 2, 0, 30), used(6, 2, 50, 25)}});
+  ledger.record(WorkerId{2}, {{used(1, 0, 30, 20), used(2, 0, 75, 20), used(3, 1, 30, 20)}});
+  CHECK(ledger.summary().missing == 5 + 25 + 20);
+  CHECK(ledger.summary().unaccounted == 0);
+  ledger.ends_early({WorkerId{1}, WorkerId{2}});
+  CHECK(ledger.summary().missing == 5);
+  CHECK(ledger.summary().unaccounted == 25 + 20);
+  ledger.ends_early({WorkerId{3}});  // it has told nothing
+  CHECK(ledger.summary().missing == 0);
+  CHECK(ledger.summary().unaccounted == 5 + 25 + 20);
+}
+
 TEST_CASE("a sample that never counts is missing from a finished epoch") {
   Ledger ledger;
   ledger.set_sample_count(100);
