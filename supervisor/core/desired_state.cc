@@ -1,5 +1,7 @@
 #include "supervisor/core/desired_state.h"
 
+#include <algorithm>
+
 #include "supervisor/core/text.h"
 
 namespace elastictrain::core {
@@ -8,6 +10,12 @@ void DesiredState::apply(const UpdatePlan& request, RunSettings& settings) {
   if (request.program_batch) {
     update.program_batch = request.program_batch;
     settings.batch.per_worker = settings.base_per_worker = *request.program_batch;
+  }
+  if (request.program_max_global) {
+    update.program_max_global = request.program_max_global;
+    const std::uint64_t own = *request.program_max_global;
+    settings.batch.max_global = settings.batch.max_global == 0 ? own : std::min(settings.batch.max_global, own);
+    settings.batch.at_limit = heuristics::AtLimit::kSplit;
   }
   if (settings.base_per_worker == 0) settings.base_per_worker = settings.batch.per_worker;
   if (request.speeds) speeds = *request.speeds;

@@ -52,6 +52,7 @@ template <class R>
 void write_update(const UpdatePlan& update, R& about) {
   about.per_worker = update.per_worker;
   about.program_batch = update.program_batch;
+  about.program_max_global = update.program_max_global;
   about.target_factor = update.learning_rate_factor;
   about.target_noise_scale = update.noise_scale;
   about.target_parents = update.parents;

@@ -91,6 +91,7 @@ struct UpdatePlan {
   // What the first worker's words made of the batch, its own or the user's times its batches per step: per_worker, and
   // what the learning rate was chosen for. A per_worker counts before it.
   std::optional<std::uint32_t> program_batch;
+  std::optional<std::uint32_t> program_max_global;  // where that batch is the one of all workers
   std::string reason;
   std::optional<double> learning_rate_factor;  // replaces the rule's; above 0
   std::optional<double> noise_scale;           // in samples: LearningRateSettings::noise_scale

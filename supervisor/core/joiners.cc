@@ -32,6 +32,7 @@ std::optional<std::string> division_mismatch(const protocol::WorkerReady& joiner
   };
   if (joiner.epochs != run.epochs) return differs("epochs", joiner.epochs, run.epochs);
   if (joiner.max_steps != run.max_steps) return differs("max_steps", joiner.max_steps, run.max_steps);
+  if (joiner.batch_of_all != run.batch_of_all) return differs("batch_of_all", joiner.batch_of_all, run.batch_of_all);
   const protocol::DataDivision& mine = joiner.division;
   const protocol::DataDivision& theirs = run.division;
   if (!mine.is_known || !theirs.is_known) return std::nullopt;
@@ -103,7 +104,9 @@ void Joiners::take_reference(const protocol::WorkerReady& message) {
   audit_.ledger().set_sample_count(message.sample_count);
   const std::uint32_t batch = batch_of(message);
   if (batch == 0 || training_.generation != 0 || desired_.update.program_batch == batch) return;
-  desired_.apply({.per_worker = desired_.update.per_worker, .program_batch = batch}, settings_);
+  UpdatePlan of_program{.per_worker = desired_.update.per_worker, .program_batch = batch};
+  if (message.batch_of_all && settings_.batch_of_program) of_program.program_max_global = batch;
+  desired_.apply(of_program, settings_);
   record::PlanUpdated updated;
   write_update(desired_.update, updated);
   out_.journal(std::move(updated));

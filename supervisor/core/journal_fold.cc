@@ -22,6 +22,7 @@ UpdatePlan plan_update_of(const R& about) {
   UpdatePlan update;
   if (about.per_worker.value_or(0) != 0) update.per_worker = about.per_worker;
   if (about.program_batch.value_or(0) != 0) update.program_batch = about.program_batch;
+  if (about.program_max_global.value_or(0) != 0) update.program_max_global = about.program_max_global;
   update.learning_rate_factor = about.target_factor;
   update.noise_scale = about.target_noise_scale;
   update.topology = about.target_topology;

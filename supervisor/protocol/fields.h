@@ -42,7 +42,7 @@ constexpr auto fields(T& m) {
 ET_FIELDS(WorkerHello, m.protocol_version, m.worker, m.pid, m.library_version)
 ET_FIELDS(DataDivision, m.is_known, m.seed, m.shuffle, m.min_local_samples, m.drop_last, m.batches_per_step)
 ET_FIELDS(WorkerReady, m.endpoint, m.state_bytes, m.state_layout_hash, m.sample_count, m.batch, m.epochs, m.max_steps,
-          m.division, m.state_items)
+          m.division, m.state_items, m.batch_of_all)
 ET_FIELDS(WorkerPrepared, m.generation)
 ET_FIELDS(WorkerPrepareFailed, m.generation, m.reason)
 ET_FIELDS(WorkerActive, m.generation, m.first_step, m.state_transfer_bytes)

@@ -47,7 +47,8 @@ struct WorkerReady {
   std::uint64_t epochs = 0;             // that the program trains for; 0: it does not say
   std::uint64_t max_steps = 0;          // after which it ends earlier; 0: it does not
   DataDivision division;
-  std::string state_items;  // one line for each item of the state, the first ones as far as they fit (limits.h)
+  std::string state_items;    // one line for each item of the state, the first ones as far as they fit (limits.h)
+  bool batch_of_all = false;  // `batch` is that of all workers together
 };
 
 struct WorkerPrepared {

@@ -24,7 +24,8 @@ inline std::string text_of_state(const core::Resumed& run) {
                      std::to_string(run.last_agent) + " " + std::to_string(run.last_worker) +
                      (run.unsettled ? ", unsettled" : "") +
                      (run.hold ? std::string(" held ") + (run.hold->duration.count() > 0 ? "for a time" : "") : "") +
-                     " batch " + std::to_string(run.plan_update.program_batch.value_or(0)) + " lease " +
+                     " batch " + std::to_string(run.plan_update.program_batch.value_or(0)) + " of at most " +
+                     std::to_string(run.plan_update.program_max_global.value_or(0)) + " lease " +
                      std::to_string(run.lease.version) + ":" + std::to_string(run.lease.slots) + " (" +
                      run.lease.reason + ")" + (run.lease.hold ? " holds" : "") + (run.lease.moves ? " moves" : "");
   for (const auto& worker : run.workers) {

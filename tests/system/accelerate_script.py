@@ -42,7 +42,8 @@ def evaluate(accelerator, model, loader):
 
 def main():
     accelerator = Accelerator(cpu=True, gradient_accumulation_steps=2,
-                              dataloader_config=DataLoaderConfiguration(split_batches=USES == "split"))
+                              dataloader_config=DataLoaderConfiguration(split_batches=USES in ("split", "dispatch"),
+                                                                        dispatch_batches=USES == "dispatch" or None))
     torch.manual_seed(0)
     data, test = read("tra"), read("tes")
     model = make_model()

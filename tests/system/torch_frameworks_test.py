@@ -11,6 +11,7 @@ from harness import Case
 from torch_test import END_S, PYTHON, START_S, WHY_NOT, go_through_changes, torch_job, torch_run
 
 HERE = os.path.dirname(os.path.abspath(__file__))
+EPOCHS_OF_SPLIT = 20
 
 
 def lacks(module):
@@ -98,8 +99,31 @@ class Accelerate(ScriptCase):
         self.assertEqual([len(part) for part in parts], [32, 32])
         self.assertEqual(sorted(map(int, parts[0] + parts[1])), list(range(64)))
 
-    def test_what_cannot_be_made_elastic_is_refused_with_a_sentence(self):
-        self.refuses("accelerate_script.py", {"split": "accelerate's split_batches=True divides a batch of fixed size"})
+    def test_a_batch_that_is_split_has_its_size_at_any_number_of_workers(self):
+        for uses in ("split", "dispatch"):
+            with self.subTest(uses):
+                self.splits(uses)
+
+    def splits(self, uses):
+        with tempfile.TemporaryDirectory() as directory:
+            saved = os.path.join(directory, "saved")
+            config = script_job("accelerate_script.py", (1, 2, 3))
+            del config["batch"]
+            with torch_run(config, ET_USES=uses, ET_EPOCHS=EPOCHS_OF_SPLIT, ET_SAVED=saved) as run:
+                run.wait_text("the script asks for batches of 16, divided among all workers", START_S)
+                for size in (2, 3, 1):
+                    if size != 2:
+                        run.do("resize", run.name, size)
+                    run.wait_size(size, START_S)
+                    run.wait_more_steps(4)
+                    self.assertEqual(run.status()["global_batch"], 32)
+                self.assertEqual(run.wait(END_S), 0, run.text()[-3000:])
+                self.assertNotIn("Traceback", run.text())
+                self.assert_audit_clean(run)
+                scores = re.findall(r"epoch (\d+) accuracy \S+ of (\d+)", run.text())
+                self.assertEqual(scores, [(str(epoch), "1797") for epoch in range(EPOCHS_OF_SPLIT)])
+                updates = EPOCHS_OF_SPLIT * -(-3823 // 32)  # of the training data, whatever the number of workers was
+                self.assertIn(f"rate 0.000300 after {updates} updates", run.text())
 
 
 class Trainer(ScriptCase, ResumedCase):

@@ -259,7 +259,8 @@ et_status et_set_data(et_session* session, const et_data_options* options) {
                                .max_steps = known.max_steps,
                                .min_local_samples = known.min_local_samples,
                                .drop_last = known.drop_last != 0,
-                               .batches_per_step = std::max(1U, known.batches_per_step)});
+                               .batches_per_step = std::max(1U, known.batches_per_step),
+                               .batch_of_all = known.batch_of_all != 0});
   });
 }
 

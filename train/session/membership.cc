@@ -38,7 +38,8 @@ void Membership::announce() {
                                            .min_local_samples = data.min_local_samples,
                                            .drop_last = data.drop_last,
                                            .batches_per_step = data.batches_per_step},
-                              .state_items = describe_state()});
+                              .state_items = describe_state(),
+                              .batch_of_all = data.batch_of_all});
   if (!announced) parts_.lifecycle.fail(announced.error().message);
 }
 

@@ -197,6 +197,7 @@ struct RunState {
   std::optional<std::uint64_t> held_ms;  // a user holds the size, from this record on; 0: until it is given back
   std::optional<std::uint32_t> per_worker;
   std::optional<std::uint32_t> program_batch;
+  std::optional<std::uint32_t> program_max_global;
   std::optional<double> target_factor;
   std::optional<double> target_noise_scale;
   std::optional<std::vector<std::uint32_t>> target_parents;
@@ -230,6 +231,7 @@ ET_RECORD(
     ET_FIELD(committed), ET_FIELD(plan_members), ET_FIELD(plan_shares), ET_FIELD(plan_factor),
     ET_FIELD(plan_synchronization), ET_FIELD(plan_first_step), ET_FIELD(lineage), ET_FIELD(first_steps),
     ET_FIELD(target), ET_FIELD(target_reason), ET_FIELD(per_worker), ET_FIELD(program_batch).since(3),
+    ET_FIELD(program_max_global).since(7),
     ET_FIELD(held_ms).since(3), ET_FIELD(target_factor).since(2).was("wished_factor"),
     ET_FIELD(target_noise_scale).since(2).was("wished_noise_scale"),
     ET_FIELD(target_parents).since(2).was("wished_fathers"), ET_FIELD(target_topology).since(2).was("wished_topology"),

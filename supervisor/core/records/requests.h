@@ -78,6 +78,7 @@ ET_RECORD_RENAMED(PlanUpdateRequested,
 struct PlanUpdated {
   std::optional<std::uint32_t> per_worker;
   std::optional<std::uint32_t> program_batch;
+  std::optional<std::uint32_t> program_max_global;
   std::optional<double> target_factor;
   std::optional<double> target_noise_scale;
   std::optional<std::vector<std::uint32_t>> target_parents;
@@ -90,7 +91,7 @@ ET_RECORD_RENAMED(PlanUpdated,
                               "requested since the start of the run.",
                               "reshared"}),
                   ET_FIELD(per_worker), ET_FIELD(program_batch).since(3),
-                  ET_FIELD(target_factor).since(2).was("wished_factor"),
+                  ET_FIELD(program_max_global).since(7), ET_FIELD(target_factor).since(2).was("wished_factor"),
                   ET_FIELD(target_noise_scale).since(2).was("wished_noise_scale"),
                   ET_FIELD(target_parents).since(2).was("wished_fathers"),
                   ET_FIELD(target_topology).since(2).was("wished_topology"),

@@ -49,7 +49,9 @@ class Run {
   }
   void ready(std::uint32_t worker, std::uint32_t batch = 0) {
     hello(worker);
-    say(worker, protocol::WorkerReady{{}, 100, 1, 1000, batch});
+    protocol::WorkerReady message{{}, 100, 1, 1000, batch};
+    message.batch_of_all = batch_of_all_;
+    say(worker, std::move(message));
   }
   void prepared(Generation generation) {
     for (WorkerId id : std::vector<WorkerId>(addressed_)) say(id.value, protocol::WorkerPrepared{generation});
@@ -90,6 +92,7 @@ class Run {
 
   Membership machine_;
   JournalFold fold_;
+  bool batch_of_all_ = false;
   std::uint64_t newest_timer_ = 0;
   Instant now_{};
   Actions last_;
@@ -434,6 +437,21 @@ TEST_CASE("the program's batch counts where the user gave none, and is what the 
   CHECK(run.machine_.view().base_batch == 128);
 }
 
+TEST_CASE("a program's batch of all workers is divided among them at every size, and by the next supervisor") {
+  Run run(of_program(2, 3));
+  run.batch_of_all_ = true;
+  run.train(2, 3, 64);
+  CHECK(run.machine_.view().global_batch == 64);
+  CHECK(run.machine_.view().base_batch == 64);
+  run.feed(Resize{1, 3, ""});
+  run.grow_to(3, 64);
+  CHECK(run.machine_.view().global_batch == 64);
+  CHECK(run.machine_.view().learning_rate_factor == 1);
+  Run next(of_program(2, 3));
+  next.feed(run.fold_.result());
+  CHECK(next.machine_.view().batch.max_global == 64);
+}
+
 TEST_CASE("a user's batch counts before the program's, and a program that names none gets the default") {
   Run run(Run::settings(1, 1));
   run.train(1, 1, 64);
@@ -495,6 +513,7 @@ TEST_CASE("a worker that divides its data in another way is refused with both va
       {[](auto& ready) { ready.division.drop_last = true; }, "drop_last = true, the rest of the run false"},
       {[](auto& ready) { ready.division.min_local_samples = 2; }, "min_local_samples = 2, the rest of the run 0"},
       {[](auto& ready) { ready.division.batches_per_step = 4; }, "batches_per_step = 4, the rest of the run 1"},
+      {[](auto& ready) { ready.batch_of_all = true; }, "batch_of_all = true, the rest of the run false"},
       {[](auto& ready) { ready.epochs = 3; }, "epochs = 3, the rest of the run 0"},
       {[](auto& ready) { ready.max_steps = 9; }, "max_steps = 9, the rest of the run 0"},
       {[](auto& ready) { ready.sample_count = 99; }, "has 99 samples for each epoch, the rest of the run 1000"},

@@ -25,7 +25,8 @@ std::string text_of(const Resumed& run) {
                      (run.unsettled ? " unsettled" : "") +
                      (run.refused ? " refused " + std::to_string(run.refused->size) + " " + run.refused->reason : "") +
                      (run.hold ? std::string(" held ") + (run.hold->duration.count() > 0 ? "for a time" : "") : "") +
-                     " batch " + std::to_string(run.plan_update.program_batch.value_or(0));
+                     " batch " + std::to_string(run.plan_update.program_batch.value_or(0)) + " of at most " +
+                     std::to_string(run.plan_update.program_max_global.value_or(0));
   for (const auto& agent : run.agents) {
     text += " a" + std::to_string(agent.agent.value) + agent.host + std::to_string(agent.slots) +
             (agent.drain ? "!" : "") + (agent.drained ? "-" : "") + (agent.noticed ? "n" : "");

@@ -78,7 +78,7 @@ typedef struct et_data_options {
   uint32_t drop_last;         /* 1: the rest of an epoch that does not fill a step is dropped */
   uint32_t min_local_samples; /* no batch that is not empty has fewer samples */
   uint32_t batches_per_step;  /* the program makes a step from so many; the run's own batch is that of one; 0: one */
-  uint32_t reserved;
+  uint32_t batch_of_all;      /* 1: `batch` is that of all workers together; 0: of each */
 } et_data_options;
 #define ET_DATA_OPTIONS_INIT \
   { sizeof(et_data_options), 0, 1, 0, 0, 32, 1, 0, 0, 0, 0 }

@@ -119,6 +119,8 @@ struct DataOptions {
   // Batches from which a program makes one step (accumulation of gradients): `batch` and min_local_samples are those of a
   // step, batch.per_worker of the run is of one of them. At least 1; equal on all workers.
   std::uint32_t batches_per_step = 1;
+  // `batch` is that of all workers together, whatever their number. Equal on all workers.
+  bool batch_of_all = false;
 };
 
 struct Batch {

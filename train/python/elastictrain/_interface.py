@@ -19,7 +19,7 @@ class _Sized(ctypes.Structure):
 class DataOptions(_Sized):
     _fields_ = [("size", c_size_t), ("sample_count", c_uint64), ("epochs", c_uint64), ("seed", c_uint64),
                 ("max_steps", c_uint64), ("batch", c_uint32), ("shuffle", c_uint32), ("drop_last", c_uint32),
-                ("min_local_samples", c_uint32), ("batches_per_step", c_uint32), ("reserved", c_uint32)]
+                ("min_local_samples", c_uint32), ("batches_per_step", c_uint32), ("batch_of_all", c_uint32)]
 
 
 class Batch(_Sized):

@@ -160,12 +160,14 @@ class Session:
         self._do("share_early", name.encode(), value, len(value))
 
     def set_data(self, sample_count: int = 0, epochs: int = 1, batch: int = 32, shuffle: bool = True, seed: int = 0,
-                 max_steps: int = 0, drop_last: bool = False, min_local_samples: int = 0, batches_per_step: int = 1) -> None:
+                 max_steps: int = 0, drop_last: bool = False, min_local_samples: int = 0, batches_per_step: int = 1,
+                 batch_of_all: bool = False) -> None:
         """How the data is divided into steps. `batch` is per worker; the run's --batch counts before it, times
-        `batches_per_step`: from so many batches the program makes a step."""
+        `batches_per_step`: from so many batches the program makes a step. `batch_of_all`: `batch` is that of all workers
+        together, at any number of them."""
         options = c.DataOptions(sample_count=sample_count, epochs=epochs, seed=seed, max_steps=max_steps, batch=batch,
                                 shuffle=int(shuffle), drop_last=int(drop_last), min_local_samples=min_local_samples,
-                                batches_per_step=batches_per_step if batches_per_step > 1 else 0)
+                                batches_per_step=batches_per_step if batches_per_step > 1 else 0, batch_of_all=int(batch_of_all))
         self._do("set_data", ctypes.byref(options))
 
     def on_change(self, callback: Callable[[Change], None]) -> None:

@@ -1,15 +1,18 @@
 """accelerate in a script that changes nothing: figures that follow the membership, training batches from the run.
 
 accelerate divides a loader among the processes when it prepares it, and loads one batch ahead to know the last one. The
-training loader's batches come from the run instead; other loaders divide among the present workers.
+training loader's batches come from the run instead; other loaders divide among the present workers. With split_batches=True
+a batch has its size at any number of workers, and its parts differ by one sample at most.
 """
 
 import functools
+import itertools
 from typing import Any, Callable, Iterator, List
+
+from torch.utils.data import IterableDataset
 
 from ._imports import after_import
 from ._script import script
-from ..errors import ElasticError
 
 
 def install() -> None:
@@ -62,6 +65,7 @@ def _change_loaders(module: Any) -> None:
     # Lengths are computed before the training: schedules must not depend on the number of workers at that time.
     shard.num_processes = _live(lambda: script.world_size if script.is_training_now else 1)
     shard.process_index = _live(lambda: min(script.rank, script.world_size - 1) if script.is_training_now else 0)
+    shard._iter_with_split = _parts_of_batches
     stream = module.IterableDatasetShard
     stream.num_processes = _live(lambda: script.world_size)
     stream.process_index = _live(lambda: min(script.rank, script.world_size - 1))
@@ -70,14 +74,32 @@ def _change_loaders(module: Any) -> None:
     @functools.wraps(prepare)
     def prepared(dataloader: Any, device: Any = None, num_processes: Any = None, process_index: Any = None,
                  split_batches: bool = False, *rest: Any, **named: Any) -> Any:
-        if split_batches:
-            raise ElasticError("accelerate's split_batches=True divides a batch of fixed size among the workers; use "
-                               "split_batches=False, and batch.max_global of the configuration to limit the sum of all batches")
-        return prepare(dataloader, device, max(2, script.world_size), 0, split_batches, *rest, **named)
+        return prepare(dataloader, device, _number_to_divide_by(dataloader, split_batches), 0, split_batches, *rest, **named)
 
     module.prepare_data_loader = prepared
     for kind in (module.DataLoaderShard, module.DataLoaderDispatcher):
         kind.__iter__ = _iteration(kind.__iter__, module)
+
+
+def _number_to_divide_by(loader: Any, splits: bool) -> int:
+    """What accelerate is told at first: more than one, so that it divides, and a divisor of a batch that it is to divide."""
+    batch = loader.batch_size or getattr(loader.batch_sampler, "batch_size", None) or 0
+    is_indexed = not isinstance(loader.dataset, IterableDataset)
+    return batch if splits and is_indexed and batch > 1 else max(2, script.world_size)
+
+
+def _parts_of_batches(shard: Any) -> Iterator[Any]:
+    """In place of BatchSamplerShard's own, which leaves out what is over where the number of workers is no divisor."""
+    first: List[Any] = []
+    for batch in shard.batch_sampler:
+        first = first or batch
+        if len(batch) < shard.batch_size and shard.drop_last:
+            return
+        if shard.even_batches:
+            batch = batch + list(itertools.islice(itertools.cycle(first), shard.batch_size - len(batch)))
+        begin, end = (len(batch) * rank // shard.num_processes for rank in (shard.process_index, shard.process_index + 1))
+        if begin < end:
+            yield batch[begin:end]
 
 
 def _iteration(original: Callable[[Any], Iterator[Any]], module: Any) -> Callable[[Any], Iterator[Any]]:
@@ -94,6 +116,8 @@ class _Batches:
     def __init__(self, loader: Any, module: Any) -> None:
         if script.run is None and loader.gradient_state.num_steps > 1:
             script.accumulation = max(script.accumulation, loader.gradient_state.num_steps)
+        if script.run is None:
+            script.divides_batches = any(getattr(one, "split_batches", False) for one in (loader, loader.batch_sampler))
         self._loader, self._module = loader, module
         loader.begin()
         loader.set_epoch(loader.iteration)

@@ -19,7 +19,7 @@ def elastic(model: nn.Module, optimizer: Union[Optimizer, Sequence[Optimizer]], 
             first_state: Optional[Dict[str, Any]] = None, first_state_every: int = 1, local_state: Sequence[str] = (),
             warm_up: Optional[Callable[[Any], Any]] = None, leave: str = "exit",
             _kind: Type[ElasticRun] = ElasticRun, _session: Optional[Session] = None, _order: Any = None,
-            **loader: Any) -> ElasticRun:
+            _batch_of_all: bool = False, **loader: Any) -> ElasticRun:
     """Makes a training loop elastic. Call it once, when model and optimizer are complete and on their device.
 
     model: a module with float32, float16 or bfloat16 parameters, on a CPU or a CUDA device, equal on all workers.
@@ -51,7 +51,8 @@ def elastic(model: nn.Module, optimizer: Union[Optimizer, Sequence[Optimizer]], 
         dataset = dataset.dataset
     if min_batch is None:
         min_batch = 2 if has_statistics(model) else 0
-    data = dict(epochs=epochs, batch=accumulation * batch, batches_per_step=accumulation, shuffle=shuffle, seed=seed,
+    data = dict(epochs=epochs, batch=accumulation * batch, batch_of_all=_batch_of_all,
+                batches_per_step=accumulation, shuffle=shuffle, seed=seed,
                 max_steps=max_steps, drop_last=drop_last,
                 min_local_samples=accumulation * min(max(min_batch, int(accumulation > 1)), batch))
     optimizers = [optimizer] if isinstance(optimizer, Optimizer) else list(optimizer)

@@ -46,6 +46,7 @@ class Script:
         self.model: Any = None  # an ElasticModel, or its like of a framework
         self.state: Dict[str, Any] = {}  # of a framework around the script
         self.accumulation = int(os.environ.get("ELASTICTRAIN_ACCUMULATION", "0"))  # 0: as it seems to do
+        self.divides_batches = False  # of the training loader among the workers, at any number of them
         self.found: Dict[str, List[Any]] = {"optimizer": [], "scheduler": [], "scaler": [], "average": [],
                                             "loader": [], "wrapper": []}
         self.run: Optional[ScriptRun] = None
@@ -267,11 +268,12 @@ class Script:
         if not self.accumulation and not self.has_adapter:
             self.accumulation, setting = _accumulation.find(_frames.frames())
         run = self._make(counted.dataset, warm_up, batch=counted.batch, shuffle=counted.is_shuffled, drop_last=counted.drop_last,
-                         _order=counted.order, **_loader.options_of(loader))
+                         _order=counted.order, _batch_of_all=self.divides_batches, **_loader.options_of(loader))
         run.announce_length(_sampling.length_of(loader), loader in self._asked)
         batches = f"; a step has {self.accumulation} of them, as '{setting}' says" if setting else ""
+        whose = ", divided among all workers" if self.divides_batches else " per worker"
         self._say(run, f"each of {counted.size} samples counts once in an epoch, {counted.words}; the script asks for batches of "
-                       f"{counted.batch} per worker{batches}")
+                       f"{counted.batch}{whose}{batches}")
         return run
 
     def _make_own(self) -> ScriptRun:

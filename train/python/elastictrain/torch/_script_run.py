@@ -49,8 +49,8 @@ class ScriptRun(ElasticRun):
         self._unchanged: Optional[Unchanged] = None  # while the rest of the step of a checkpoint is done once more
         self.notes: Dict[str, str] = {}  # what is done with the script, for people
         data = arguments[4]
-        self._lengths = Lengths(self._size, data["batch"] * self.world_size, data["min_local_samples"], data["drop_last"],
-                                self.accumulation)
+        usual = data["batch"] * (1 if data["batch_of_all"] else self.world_size)
+        self._lengths = Lengths(self._size, usual, data["min_local_samples"], data["drop_last"], self.accumulation)
         self.tail = Tail(self.session, self._state, self._optimizers, arguments[5])
         for optimizer in self._optimizers:
             optimizer.register_step_pre_hook(lambda *_: self.before_update())
