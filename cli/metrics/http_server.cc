@@ -8,6 +8,7 @@
 #include <asio/write.hpp>
 #include <cctype>
 #include <chrono>
+#include <deque>
 #include <utility>
 
 namespace elastictrain::cli::metrics {
@@ -33,28 +34,25 @@ std::string answer_text(const std::string& status, const char* type, const std::
 // One connection, ended by its answer or by its deadline.
 class Scrape : public std::enable_shared_from_this<Scrape> {
  public:
-  Scrape(Tcp::socket socket, HttpServer::Text text, std::shared_ptr<std::size_t> count)
-      : socket_(std::move(socket)),
-        deadline_(socket_.get_executor()),
-        text_(std::move(text)),
-        count_(std::move(count)) {
-    ++*count_;
-  }
-  ~Scrape() { --*count_; }
-  Scrape(const Scrape&) = delete;
-  Scrape& operator=(const Scrape&) = delete;
+  Scrape(Tcp::socket socket, HttpServer::Text text)
+      : socket_(std::move(socket)), deadline_(socket_.get_executor()), text_(std::move(text)) {}
 
   void begin() {
     deadline_.expires_after(kScrapeDeadline);
     deadline_.async_wait([self = std::weak_ptr(weak_from_this())](asio::error_code error) {
       const auto scrape = self.lock();
-      asio::error_code ignored;
-      if (!error && scrape) scrape->socket_.close(ignored);
+      if (!error && scrape) scrape->end();
     });
     asio::async_read_until(socket_, asio::dynamic_buffer(head_, kMaxHeadBytes), "\r\n\r\n",
                            [self = shared_from_this()](asio::error_code error, std::size_t) {
                              if (!error) self->answer();
                            });
+  }
+
+  void end() {
+    asio::error_code ignored;
+    socket_.close(ignored);
+    deadline_.cancel();
   }
 
  private:
@@ -70,7 +68,6 @@ class Scrape : public std::enable_shared_from_this<Scrape> {
   Tcp::socket socket_;
   asio::steady_timer deadline_;
   HttpServer::Text text_;
-  std::shared_ptr<std::size_t> count_;
   std::string head_;
   std::string answer_;
 };
@@ -84,9 +81,20 @@ struct HttpServer::Shared : std::enable_shared_from_this<Shared> {
     acceptor.async_accept([self = shared_from_this()](asio::error_code error, Tcp::socket socket) {
       if (!self->acceptor.is_open()) return;
       if (error) return self->accept_later();
-      if (*self->scrapes < kMaxScrapes) std::make_shared<Scrape>(std::move(socket), self->text, self->scrapes)->begin();
+      self->begin(std::make_shared<Scrape>(std::move(socket), self->text));
       self->accept();
     });
+  }
+
+  // Whoever asks slowly, or does not read, keeps no other out: where all places are taken the oldest ends.
+  void begin(const std::shared_ptr<Scrape>& scrape) {
+    std::erase_if(scrapes, [](const auto& one) { return one.expired(); });
+    if (scrapes.size() >= kMaxScrapes) {
+      if (const auto oldest = scrapes.front().lock()) oldest->end();
+      scrapes.pop_front();
+    }
+    scrapes.push_back(scrape);
+    scrape->begin();
   }
 
   // No descriptor is free, for example.
@@ -100,7 +108,7 @@ struct HttpServer::Shared : std::enable_shared_from_this<Shared> {
   Tcp::acceptor acceptor;
   asio::steady_timer again;
   Text text;
-  std::shared_ptr<std::size_t> scrapes = std::make_shared<std::size_t>(0);
+  std::deque<std::weak_ptr<Scrape>> scrapes;  // the oldest first; they end by themselves
 };
 
 std::string http_answer(const std::string& head, const HttpServer::Text& text) {

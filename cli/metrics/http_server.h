@@ -1,5 +1,6 @@
 // Purpose: answers GET and HEAD of /metrics, and nothing else, for Prometheus. HTTP/1.1 without anything that a scrape
-// does not need: one request for each connection, its size, time and number bounded.
+// does not need: one request for each connection, its size, time and number bounded; where there are too
+// many, the oldest ends.
 //
 // Ownership: closes its sockets at its end. Thread: the io_context's, also for `text`. Errors: open() says which
 // address cannot be listened on.

@@ -13,7 +13,9 @@
 #include <asio/write.hpp>
 #include <cerrno>
 #include <chrono>
+#include <cstdint>
 #include <cstring>
+#include <optional>
 #include <set>
 #include <utility>
 
@@ -41,6 +43,7 @@ class Client;
 
 struct Shared {
   ControlServer::Handler handler;
+  std::uint64_t turns = 0;  // that clients have had to say or to read something
   std::set<std::shared_ptr<Client>> clients;
   std::size_t unsent = 0;
   bool closed = false;
@@ -55,10 +58,14 @@ class Client : public std::enable_shared_from_this<Client> {
   void read_request() {
     if (shared_->closed) return drop();
     expire_after(kRequestDeadline);
+    turn_ = ++shared_->turns;
     asio::async_read_until(
         socket_, asio::dynamic_buffer(input_, kMaxRequestBytes), '\n',
         [self = shared_from_this()](asio::error_code error, std::size_t length) { self->request_read(error, length); });
   }
+
+  // Since when this client has been waited for, in order. Nothing: it waits for its answer.
+  std::optional<std::uint64_t> awaited_since() const { return turn_; }
 
   void drop() {
     asio::error_code ignored;
@@ -79,6 +86,7 @@ class Client : public std::enable_shared_from_this<Client> {
     std::string line = input_.substr(0, length - 1);
     input_.erase(0, length);
     expire_after(kAnswerDeadline);
+    turn_.reset();
     const auto once = std::make_shared<bool>(false);
     shared_->handler(std::move(line), [weak = weak_from_this(), once](std::string json) {
       const auto self = weak.lock();
@@ -91,6 +99,7 @@ class Client : public std::enable_shared_from_this<Client> {
     output_ = std::move(json) + "\n";
     ++shared_->unsent;
     expire_after(kAnswerDeadline);
+    turn_ = ++shared_->turns;
     asio::async_write(socket_, asio::buffer(output_), [self = shared_from_this()](asio::error_code error, std::size_t) {
       --self->shared_->unsent;
       self->output_.clear();
@@ -112,6 +121,7 @@ class Client : public std::enable_shared_from_this<Client> {
   std::shared_ptr<Shared> shared_;
   std::string input_;
   std::string output_;
+  std::optional<std::uint64_t> turn_;
   bool closing_ = false;
 };
 
@@ -163,8 +173,20 @@ class UnixControlServer final : public ControlServer {
     });
   }
 
+  // Clients that say nothing, or do not read, keep nobody out.
+  static void make_place(const Shared& shared) {
+    std::shared_ptr<Client> oldest;
+    for (const auto& client : shared.clients) {
+      const auto since = client->awaited_since();
+      if (since && (oldest == nullptr || *since < *oldest->awaited_since())) oldest = client;
+    }
+    if (oldest != nullptr) oldest->drop();
+  }
+
   static void welcome(Local::socket socket, const std::shared_ptr<Shared>& shared) {
-    if (shared->clients.size() >= kMaxClients || !is_owner(socket.native_handle())) return;
+    if (!is_owner(socket.native_handle())) return;
+    if (shared->clients.size() >= kMaxClients) make_place(*shared);
+    if (shared->clients.size() >= kMaxClients) return;
     const auto client = std::make_shared<Client>(std::move(socket), shared);
     shared->clients.insert(client);
     client->read_request();

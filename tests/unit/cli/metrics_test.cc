@@ -1,7 +1,13 @@
 #include <doctest/doctest.h>
 
+#include <asio/buffer.hpp>
+#include <asio/ip/tcp.hpp>
+#include <asio/read.hpp>
+#include <asio/write.hpp>
+#include <chrono>
 #include <limits>
 #include <string>
+#include <vector>
 
 #include "cli/metrics/exposition.h"
 #include "cli/metrics/http_server.h"
@@ -148,6 +154,30 @@ TEST_CASE("only a scrape gets the metrics, in the format that it takes") {
   CHECK(contains(asked("garbage"), "400"));
   CHECK(contains(asked(""), "400"));
   CHECK(contains(asked("GET  "), "400"));
+}
+
+TEST_CASE("clients that ask half, or do not read, keep no scrape out") {
+  for (const std::string request : {"GET /metr", "GET /metrics HTTP/1.1\r\n\r\n"}) {
+    CAPTURE(request);
+    asio::io_context io;
+    const auto server = HttpServer::open(io, {"127.0.0.1", 0}, [](Format) { return std::string(16u << 20, 'x'); });
+    REQUIRE(server.ok());
+    const std::string url = (*server)->url();
+    const auto port = static_cast<std::uint16_t>(std::stoi(url.substr(url.rfind(':') + 1)));
+    std::vector<asio::ip::tcp::socket> clients;
+    const auto ask = [&](const std::string& text) {
+      clients.emplace_back(io).connect({asio::ip::make_address("127.0.0.1"), port});
+      asio::write(clients.back(), asio::buffer(text));
+      io.poll();
+    };
+    for (int i = 0; i < 50; ++i) ask(request);
+    ask("GET /metrics HTTP/1.1\r\n\r\n");
+    std::string head(15, '\0');
+    std::size_t heard = 0;
+    asio::async_read(clients.back(), asio::buffer(head), [&](asio::error_code, std::size_t count) { heard = count; });
+    for (int i = 0; i < 1000 && heard == 0; ++i) io.run_one_for(std::chrono::milliseconds(10));
+    CHECK(head.substr(0, heard) == "HTTP/1.1 200 OK");
+  }
 }
 
 TEST_CASE("an address to listen on is a port, with a numeric address or without") {
