@@ -36,7 +36,7 @@ class OneWorker(Case):
 
     def test_without_a_gpu_it_says_what_is_missing(self):
         done = worker(*small("cuda"), environment=ABSENT)
-        self.assertEqual(done.returncode, 70, done.stdout + done.stderr)
+        self.assertEqual(done.returncode, 69, done.stdout + done.stderr)
         self.assertIn("ELASTICTRAIN_CUDA_LIBRARY", done.stderr)
 
     def test_auto_is_the_cpu_where_no_gpu_is(self):

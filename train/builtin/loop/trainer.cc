@@ -23,6 +23,7 @@ using std::chrono::steady_clock;
 constexpr int kExitUsage = 64;
 constexpr int kExitData = 65;
 constexpr int kExitNoInput = 66;
+constexpr int kExitUnavailable = 69;
 constexpr int kExitSoftware = 70;
 constexpr int kExitSystem = 71;
 
@@ -167,7 +168,7 @@ int train_model(const TrainerOptions& options) {
   }
   std::this_thread::sleep_for(std::chrono::milliseconds(options.startup_delay_ms));
   const Status done = Trainer(options, **model).run();
-  return done ? 0 : fail(kExitSoftware, done.error().message);
+  return done ? 0 : fail(kExitUnavailable, done.error().message);
 }
 
 }  // namespace
@@ -180,7 +181,7 @@ int run_trainer(const TrainerOptions& options) {
   } catch (const CheckpointError& error) {
     return fail(kExitNoInput, error.what());
   } catch (const SessionError& error) {
-    return fail(kExitSoftware, error.what());
+    return fail(kExitUnavailable, error.what());
   } catch (const std::bad_alloc&) {
     return fail(kExitSystem, "not enough memory for the model or the data; use smaller ones or fewer workers");
   } catch (const std::exception& error) {
