@@ -266,8 +266,8 @@ class Divided(unittest.TestCase):
         successor = Worker(board, 1, 2, 100, passes=1)
         with quietly() as text:
             together(lambda: first.step(5, is_changed=True), lambda: successor.joins(5))
-        self.assertEqual(board.notes, ["stream 1 (after 1 batches) of a lost worker goes on in a new one, as it was 4 steps before"])
-        self.assertIn("this worker goes on with stream 1 (after 1 batches), of step 1", text.getvalue())
+        self.assertEqual(board.notes, ["stream 1 (after 1 batch) of a lost worker goes on in a new one, as it was 4 steps before"])
+        self.assertIn("this worker goes on with stream 1 (after 1 batch), of step 1", text.getvalue())
         successor.step(6)
         self.assertEqual(successor.drawn, [102], "what was left is that of step 1")
 
@@ -285,7 +285,7 @@ class Divided(unittest.TestCase):
             for worker in workers:
                 worker.session.world_size = 2
             together(*(lambda worker=worker: worker.step(6, is_changed=True) for worker in workers))
-        self.assertEqual(board.notes[1:], ["stream 2 (after 1 batches) is closed: its worker has left"])
+        self.assertEqual(board.notes[1:], ["stream 2 (after 1 batch) is closed: its worker has left"])
         workers[1].session.rank, workers[0].session.rank = 0, 1  # whoever is the first one knows
         fourth = Worker(board, 2, 3, 300, passes=1)
         for worker in workers:

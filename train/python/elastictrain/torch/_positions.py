@@ -12,6 +12,7 @@ from torch.utils.data import DataLoader
 
 from ._group_board import life_of
 from ._streams import Source, has_place
+from .._words import number_of
 from ..errors import ElasticError
 from ..session import Session
 
@@ -35,7 +36,7 @@ class Position(NamedTuple):
     states: Optional[List[Any]]  # by source; None: it cannot be told
 
     def __str__(self) -> str:
-        return f"stream {self.number} (after {self.given} batches)" if self.given else f"stream {self.number}"
+        return f"stream {self.number} (after {number_of(self.given, 'batch')})" if self.given else f"stream {self.number}"
 
 
 class Streams:
@@ -100,8 +101,8 @@ class Streams:
         if rank == 0:
             self._put_open(set(numbers), after + max(0, size - len(held)))
             self._tell([f"{one} is closed: there is no worker for it" for one in held[size:]])
-            self._tell([f"{one} goes on as it was {step - one.step} steps before the checkpoint" for one in held[:size]
-                        if one.step < step])
+            self._tell([f"{one} goes on as it was {number_of(step - one.step, 'step')} before the checkpoint"
+                        for one in held[:size] if one.step < step])
             self._tell([f"stream {number} begins anew" for number in numbers[len(held):]])
 
     def leave(self) -> None:
@@ -154,7 +155,8 @@ class Streams:
                 if one == _NEW and lost and None not in said:  # one that said nothing may have it
                     position = lost.pop(0)
                     shares[rank] = (position.number, tuple(position))
-                    self._tell([f"{position} of a lost worker goes on in a new one, as it was {step - position.step} steps before"])
+                    age = number_of(step - position.step, "step")
+                    self._tell([f"{position} of a lost worker goes on in a new one, as it was {age} before"])
                 elif one in (_NEW, _OWN):
                     shares[rank] = (following, None)
                     self._tell([f"stream {following} begins anew"] if one == _NEW else [])

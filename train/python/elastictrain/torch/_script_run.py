@@ -16,6 +16,7 @@ from ._tail import Tail
 from ._takeover import Takeover
 from .progress import _frames
 from .. import session as _session
+from .._words import number_of
 from ..errors import ElasticError
 from ..session import Batch, Change
 
@@ -378,7 +379,8 @@ class ScriptRun(ElasticRun):
         assert batch is not None
         is_first, self._left_out = not self._left_out, self._left_out + batch.global_samples - trained
         if is_first or trained:
-            self._tell("left_out", f"{self._left_out} samples until step {batch.step}, with which the script made no backward pass")
+            until = f"{number_of(self._left_out, 'sample')} until step {batch.step}"
+            self._tell("left_out", f"{until}, with which the script made no backward pass")
 
     def _tell(self, key: str, text: str) -> None:
         self.note(key, text)
@@ -411,9 +413,10 @@ class ScriptRun(ElasticRun):
     def _tell_what_is_left(self) -> None:
         left = self._lengths.carried(self._place_in_data()) if self._batch is not None and self.takeover is not None else 0
         if left:
-            self._tell("not_trained", f"{left} samples of the last epoch: its loop would have been longer than len(loader) had said")
+            of_epoch = f"{number_of(left, 'sample')} of the last epoch"
+            self._tell("not_trained", f"{of_epoch}: its loop would have been longer than len(loader) had said")
         if self._left_out:
-            self._tell("left_out", f"{self._left_out} samples in all, with which the script made no backward pass")
+            self._tell("left_out", f"{number_of(self._left_out, 'sample')} in all, with which the script made no backward pass")
 
     def _end(self) -> None:
         self._release_held()

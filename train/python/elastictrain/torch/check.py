@@ -18,6 +18,8 @@ import sys
 import tempfile
 from typing import Any, Callable, Dict, List, NamedTuple, Set, Tuple
 
+from .._words import number_of
+
 SHOWN = 12
 TIMEOUT_S = 600
 
@@ -147,11 +149,12 @@ def _verdict(outcome: Outcome, at: int) -> str:
                  **{f"joiner's {name}": ms for name, ms in figures["joiner_ms"].items()}}
         costs = f"; {figures['bytes'] / 1024:.0f} KiB; " + ", ".join(f"{name} {ms:.0f} ms" for name, ms in times.items())
     if outcome.verdict == "refused":
-        return f"CANNOT BE JOINED: {len(outcome.lines)} reasons{costs}"
+        return f"CANNOT BE JOINED: {number_of(len(outcome.lines), 'reason')}{costs}"
     if outcome.verdict == "failed":
         return "FAILED"
     text = "EQUAL" if outcome.verdict == "equal" else "DIFFERENT"
-    return f"{text}: joined at step {at}, {figures['steps']} steps and {figures['compared']} values compared{costs}"
+    compared = f"{number_of(figures['steps'], 'step')} and {number_of(figures['compared'], 'value')} compared"
+    return f"{text}: joined at step {at}, {compared}{costs}"
 
 
 if __name__ == "__main__":
