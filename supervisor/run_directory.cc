@@ -73,8 +73,9 @@ Status require_ours(const std::string& path) {
     return Error{ErrorCode::kRefused, path + " is not a directory; remove it or set ELASTICTRAIN_STATE_DIR"};
   }
   if (found.st_uid == ::geteuid()) return {};
-  return Error{ErrorCode::kDenied, path + " belongs to " + name_of_user(found.st_uid) +
-                                       "; choose another name, or set ELASTICTRAIN_STATE_DIR to a directory that you own"};
+  return Error{ErrorCode::kDenied,
+               path + " belongs to " + name_of_user(found.st_uid) +
+                   "; choose another name, or set ELASTICTRAIN_STATE_DIR to a directory that you own"};
 }
 
 Status make_private(const std::string& path) {

@@ -126,9 +126,9 @@ chart::Dot dot_of(const PlanCurve& curve, std::size_t index, const char* role) {
   dot.x = point.seconds;
   dot.y = point.cost;
   dot.classes = std::string(role) + (point.measured ? "" : " hollow");
-  dot.title = protocol::counted(point.workers, "worker") + " of " +
-              std::to_string(point.local_batch) + ": " + format_duration(point.seconds) + ", cost " +
-              cost_text(curve, point.cost) + (point.measured ? ", measured" : ", predicted") + marks_text(curve, index);
+  dot.title = protocol::counted(point.workers, "worker") + " of " + std::to_string(point.local_batch) + ": " +
+              format_duration(point.seconds) + ", cost " + cost_text(curve, point.cost) +
+              (point.measured ? ", measured" : ", predicted") + marks_text(curve, index);
   return dot;
 }
 

@@ -295,8 +295,8 @@ SupervisorOptions LiveRun::options() {
   options.run_directory = directory_;
   options.start = start_;
   options.cluster = link_.get();
-  options.recorded_config = encode_recorded(
-      {config_, choice_.inputs.current_directory, choice_.inputs.environment, choice_.typed});
+  options.recorded_config =
+      encode_recorded({config_, choice_.inputs.current_directory, choice_.inputs.environment, choice_.typed});
   options.ended_config =
       encode_recorded({without_values(config_), choice_.inputs.current_directory, {}, choice_.typed});
   options.on_output = [this](const OutputLine& line) { output_->show_line(line); };

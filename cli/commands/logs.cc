@@ -7,11 +7,11 @@
 #include <memory>
 #include <utility>
 
+#include "cli/commands/attached_progress.h"
 #include "cli/commands/command.h"
 #include "cli/commands/exit_code.h"
 #include "cli/commands/run_client.h"
 #include "cli/config/text.h"
-#include "cli/commands/attached_progress.h"
 #include "cli/output/kept_output.h"
 #include "cli/output/since.h"
 #include "cli/output/style.h"

@@ -11,12 +11,12 @@
 #include <optional>
 #include <set>
 
+#include "cli/chart/simulation_drawing.h"
 #include "cli/commands/command.h"
 #include "cli/commands/exit_code.h"
 #include "cli/commands/run_client.h"
 #include "cli/commands/simulate_runs.h"
 #include "cli/config/text.h"
-#include "cli/chart/simulation_drawing.h"
 #include "cli/output/simulation_report.h"
 #include "cli/output/style.h"
 #include "cli/traces/traces.h"

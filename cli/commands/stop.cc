@@ -74,12 +74,10 @@ Command make_stop(Invocation& invocation) {
   std::vector<Argument> arguments = {
       word("run", "[NAME]", "name of the run, when several are live", flags->name),
       flag("--now", "send TERM to the workers at once, KILL after timeouts.grace_ms", flags->now)};
-  for (Argument& one : wait_arguments(flags->wait, "return when the run has ended, with status 1 if it did not end with 0"))
+  for (Argument& one :
+       wait_arguments(flags->wait, "return when the run has ended, with status 1 if it did not end with 0"))
     arguments.push_back(std::move(one));
-  return {"stop",
-          "end the run at the next step boundary",
-          kGroupClient,
-          std::move(arguments),
+  return {"stop", "end the run at the next step boundary", kGroupClient, std::move(arguments),
           always(invocation, [flags] { return stop(*flags); })};
 }
 

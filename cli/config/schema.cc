@@ -96,7 +96,8 @@ void add_job_keys(std::vector<KeySpec>& keys) {
            "--bind", choice<&C::workers, &WorkersConfig::bind>(kBindNames)},
           {"workers.preload", "",
            "Python modules that one process of each host imports, to be forked for its workers, so that a new one "
-           "starts at once; auto: torch for an unchanged script (--torch), otherwise none; none: each worker imports by "
+           "starts at once; auto: torch for an unchanged script (--torch), otherwise none; none: each worker imports "
+           "by "
            "itself",
            "--preload", ListField{in<&C::workers, &WorkersConfig::preload>, check_module}},
           {"workers.preload_timeout_ms", "milliseconds",
@@ -199,10 +200,10 @@ void add_training_keys(std::vector<KeySpec>& keys) {
       keys.end(),
       {
           {"batch.per_worker", "samples",
-           "samples of one worker in one batch: of a step, unless the program accumulates gradients over several; 0: as "
+           "samples of one worker in one batch: of a step, unless the program accumulates gradients over several; 0: "
+           "as "
            "the program says, 32 if it does not",
-           "--batch",
-           IntegerField{in<&C::batch, &BatchConfig::per_worker>, 0, kMaxBatch}},
+           "--batch", IntegerField{in<&C::batch, &BatchConfig::per_worker>, 0, kMaxBatch}},
           {"batch.max_global", "samples", "maximum number of samples of all workers in one step; 0: no limit", "",
            IntegerField{in<&C::batch, &BatchConfig::max_global>, 0, kMaxBatch}},
           {"batch.max_share", "samples",

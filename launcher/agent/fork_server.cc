@@ -223,10 +223,11 @@ void ForkServer::answered() {
   if (text->empty()) return await_end();
   if (how_ended_.empty()) deadline_.cancel();
   const auto pid = parse_number<pid_t>(*text);
-  pid && *pid > 0 ? answer(*pid, "") : answer(0, text->substr(1));
+  pid&&* pid > 0 ? answer(*pid, "") : answer(0, text->substr(1));
 }
 
-// Nobody has answered: what was forked has ended before it ran, or this whole process has, whose exit follows and says why.
+// Nobody has answered: what was forked has ended before it ran, or this whole process has, whose exit follows and says
+// why.
 void ForkServer::await_end() {
   if (!how_ended_.empty()) return;
   deadline_.expires_after(kDrainTime);

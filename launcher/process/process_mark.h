@@ -12,7 +12,8 @@ namespace elastictrain::launcher {
 // Empty: there is no such process.
 std::string process_mark(pid_t pid);
 
-// To the process that has started at this time (ProcessStat::start_ticks) only. False: it has ended, or waits for its parent.
+// To the process that has started at this time (ProcessStat::start_ticks) only. False: it has ended, or waits for its
+// parent.
 bool signal_started(pid_t pid, std::uint64_t start_ticks, int number);
 // To the process of this mark only. False: it has ended, or the mark is empty.
 bool signal_marked(pid_t pid, const std::string& mark, int number);

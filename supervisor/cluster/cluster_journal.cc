@@ -70,8 +70,8 @@ Status ClusterJournal::read(const Take& take) {
   bytes_ += rest.size();
   if (torn_) report_("the last line of the journal " + path_ + " was cut off; it is kept");
   if (unreadable_ > 0) {
-    report_(protocol::counted(unreadable_, "line") + " of the journal " + path_ + " cannot be read, the first is line " +
-            std::to_string(first_unreadable_) +
+    report_(protocol::counted(unreadable_, "line") + " of the journal " + path_ +
+            " cannot be read, the first is line " + std::to_string(first_unreadable_) +
             ": they are left out, and the lines after them count. Runs say what they hold as they come back; look "
             "at elastictrain queue for a job that is missing");
   }

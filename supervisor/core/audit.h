@@ -19,7 +19,8 @@ class Audit {
   void record(WorkerId worker, const protocol::WorkerAudit& account);
   // What generations before this one used from here on is void.
   void fence(const protocol::Fence& begun);
-  // At the end of the run. `cut_off`: workers of a run that failed, which ended within their steps. What failed, as a sentence; empty: every sample counted once, and all states were equal.
+  // At the end of the run. `cut_off`: workers of a run that failed, which ended within their steps. What failed, as a
+  // sentence; empty: every sample counted once, and all states were equal.
   std::string summarize(const std::vector<WorkerId>& cut_off);
 
   Ledger& ledger() { return ledger_; }

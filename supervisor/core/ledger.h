@@ -55,7 +55,7 @@ class Ledger {
     std::uint64_t samples = 0;
     std::uint64_t missing = 0;
     std::uint64_t unaccounted = 0;  // missing, but workers may have used them and not told it: see ends_early()
-    std::uint64_t open = 0;  // of the last epoch, after the last position that any worker used
+    std::uint64_t open = 0;         // of the last epoch, after the last position that any worker used
     std::uint64_t repeated = 0;
     std::uint64_t hashes_compared = 0;
     std::uint64_t unequal_hashes = 0;
@@ -78,8 +78,8 @@ class Ledger {
   // Where the run ends within an epoch, its unused samples are open, not missing.
   void returns_samples(bool returns) { returns_samples_ = returns; }
 
-  // The run ends while these workers may have made steps of which they have told nothing: what is missing in epochs that
-  // reach beyond the last step of which all have told is not accounted for.
+  // The run ends while these workers may have made steps of which they have told nothing: what is missing in epochs
+  // that reach beyond the last step of which all have told is not accounted for.
   void ends_early(const std::vector<WorkerId>& members);
 
   bool used() const { return used_; }

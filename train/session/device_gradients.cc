@@ -41,8 +41,8 @@ bool DeviceGradients::may_run_ahead(const OpenStep& step) const {
   const auto is_behind = [&](const Bucket& bucket) {
     return !bucket.on_device || (!bucket.copied && bucket.stream == step.last_of_pass().stream);
   };
-  return device_->is_in_stream_order() && sums().queues_sums() && step.has_samples() &&
-         !step.wants_norm && std::ranges::all_of(step.buckets, is_behind);
+  return device_->is_in_stream_order() && sums().queues_sums() && step.has_samples() && !step.wants_norm &&
+         std::ranges::all_of(step.buckets, is_behind);
 }
 
 Status DeviceGradients::await_pass(const OpenStep& step) {

@@ -58,7 +58,8 @@ void Session::Impl::use_stream_order() {
 }
 
 void Session::Impl::share_device_state(std::string_view name, void* data, std::size_t bytes) {
-  lifecycle_.require(lifecycle_.may_describe(), "share_device_state() after start(); register all state before start()");
+  lifecycle_.require(lifecycle_.may_describe(),
+                     "share_device_state() after start(); register all state before start()");
   lifecycle_.require(program_.device != nullptr, "share_device_state() without a device; call use_device() first");
   lifecycle_.require(data != nullptr || bytes == 0,
                      "share_device_state() with a null pointer; pass the buffer's address");

@@ -123,11 +123,12 @@ struct Audit {
   std::uint64_t hashes_compared = 0;
   std::uint64_t unequal_hashes = 0;
 };
-ET_RECORD(Audit, "audit",
-          "The result of the audit at the end of a run. `unaccounted`: samples of its last steps that workers may have used, "
-          "because they ended before they had told it.",
-          ET_FIELD(steps), ET_FIELD(epochs), ET_FIELD(samples), ET_FIELD(missing), ET_FIELD(unaccounted).since(7),
-          ET_FIELD(repeated), ET_FIELD(hashes_compared), ET_FIELD(unequal_hashes))
+ET_RECORD(
+    Audit, "audit",
+    "The result of the audit at the end of a run. `unaccounted`: samples of its last steps that workers may have used, "
+    "because they ended before they had told it.",
+    ET_FIELD(steps), ET_FIELD(epochs), ET_FIELD(samples), ET_FIELD(missing), ET_FIELD(unaccounted).since(7),
+    ET_FIELD(repeated), ET_FIELD(hashes_compared), ET_FIELD(unequal_hashes))
 
 struct AuditViolation {
   WorkerId worker;

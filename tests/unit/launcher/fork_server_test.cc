@@ -25,10 +25,12 @@ struct Server {
     setup.command = {{"python3"}, {"no_program.py"}};
     setup.modules = {"json"};
     setup.environment = launcher::merge_environment(
-        launcher::own_environment(), {"PYTHONPATH=" ELASTICTRAIN_SOURCE_DIR "/train/python", "PYTHONDONTWRITEBYTECODE=1"});
+        launcher::own_environment(),
+        {"PYTHONPATH=" ELASTICTRAIN_SOURCE_DIR "/train/python", "PYTHONDONTWRITEBYTECODE=1"});
     setup.time_limit = 60s;
-    auto started = ForkServer::start(io, setup, {[this](const std::string& text) { said += text + "\n"; },
-                                                 [this](const std::string& why) { given_up = why; }});
+    auto started = ForkServer::start(
+        io, setup,
+        {[this](const std::string& text) { said += text + "\n"; }, [this](const std::string& why) { given_up = why; }});
     REQUIRE(started.ok());
     server = std::move(*started);
     REQUIRE(run_until([this] { return said.find("imported json") != std::string::npos; }));
@@ -69,7 +71,8 @@ TEST_CASE("who asks a server that has just ended is told how it ended, and so is
   }
   CHECK(server.run_until([&] { return answers == 2; }));
   CHECK(errors == "it ended by signal 9\nit ended by signal 9\n");
-  CHECK(server.given_up.find("no worker of this host is forked from a process that has imported json: it ended by signal 9") !=
+  CHECK(server.given_up.find(
+            "no worker of this host is forked from a process that has imported json: it ended by signal 9") !=
         std::string::npos);
   CHECK_FALSE(server.server->usable());
 }
