@@ -97,8 +97,10 @@ class Worth final : public SharingPolicy {
     }
     std::vector<std::uint32_t> order(jobs);
     std::iota(order.begin(), order.end(), 0);
-    std::stable_sort(order.begin(), order.end(),
-                     [&](std::uint32_t a, std::uint32_t b) { return lengths_s[a] > lengths_s[b]; });
+    // Of equal ones the older counts as the shorter.
+    std::sort(order.begin(), order.end(), [&](std::uint32_t a, std::uint32_t b) {
+      return lengths_s[a] != lengths_s[b] ? lengths_s[a] > lengths_s[b] : a > b;
+    });
     for (std::size_t rank = 1; rank <= jobs; ++rank) {
       const std::uint32_t place = order[rank - 1];
       const double exponent = std::isnan(view.jobs[place].remaining) ? kExponentLearned : kExponentKnown;

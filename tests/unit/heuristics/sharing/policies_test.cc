@@ -196,6 +196,14 @@ TEST_CASE("our own policy gives the shorter of two equal jobs more") {
   CHECK(slots[0] + slots[1] == 8);
 }
 
+TEST_CASE("our own policy serves the older of jobs that are alike first, whether their lengths are said or not") {
+  const auto trace = trace_of(std::vector(8, job_of(100, linear_curve(1))));
+  View view = view_of(trace, 4);
+  CHECK(slots_by(*make_worth(), view) == Slots{1, 1, 1, 1, 0, 0, 0, 0});
+  for (JobView& job : view.jobs) job.remaining = kUnknown;
+  CHECK(slots_by(*make_worth(), view) == Slots{1, 1, 1, 1, 0, 0, 0, 0});
+}
+
 TEST_CASE("with fewer slots than jobs, Themis serves those with the largest ratios") {
   const auto trace =
       trace_of({job_of(100, linear_curve(8)), job_of(100, linear_curve(8)), job_of(100, linear_curve(8))});
