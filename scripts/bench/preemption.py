@@ -18,6 +18,7 @@ ROOT = rows.ROOT
 PROGRAM = os.path.join(ROOT, "tests", "system", "torch_loading.py")
 START_S = 300  # until workers with torch take part, beside other work
 TRAINED_S = 20  # of a run with a time limit
+STEP_S = 0.1  # of the others: the program must not finish before both hosts have gone
 EPOCHS = 2
 
 # What loads the data: nothing, processes of the run's own loader, and one of a loader that the program keeps.
@@ -55,7 +56,7 @@ def host_by_host(run, seed):
     agents = agents_of(run)
     random.Random(seed).shuffle(agents)
     signal_all(agents[:1], signal.SIGTERM)
-    run.wait_size(1, START_S)
+    run.wait_text("is free: it has no workers left", START_S)
     signal_all(agents[1:], signal.SIGTERM)
 
 
@@ -70,7 +71,7 @@ def preempted(way, loaders, seed, python, start_s):
     """One run that is told to go and is resumed with 1 or 3 workers instead of 2: a Left. `start_s`: how long others took until
     they trained; its own is added."""
     environment = {"PYTHONPATH": os.path.join(ROOT, "train", "python"), "OMP_NUM_THREADS": "1", "PYTHONWARNINGS": "ignore",
-                   "ET_EPOCHS": str(EPOCHS), **loaders}
+                   "ET_EPOCHS": str(EPOCHS), "ET_STEP_S": str(STEP_S), **loaders}
     limit_s = round(TRAINED_S + 2 * max(start_s))
     limited = ("--time-limit", limit_s) if way is time_limit else ()
     if limited:
