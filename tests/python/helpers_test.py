@@ -64,7 +64,7 @@ class Helpers(unittest.TestCase):
 
     @unittest.skipIf(torch_python.find()[0] is None, torch_python.find()[1])
     def test_a_loader_of_the_programs_own_that_is_executed(self):
-        for method, when in (("spawn", "begins"), ("forkserver", "works")):
+        for method, when in (("spawn", "begins"), ("spawn", "works"), ("forkserver", "works")):
             with self.subTest(method=method, when=when):
                 self.assertEqual(self.helped(torch_python.find()[0], method, "loader", when), "loaded [0, 1, 2, 3]\n")
 

@@ -14,6 +14,7 @@ import signal
 import sys
 import threading
 from multiprocessing import popen_fork, spawn, util
+from multiprocessing.process import BaseProcess
 from typing import Any, Callable, Dict, List, Optional, Set, Tuple
 
 from . import _interface
@@ -69,13 +70,14 @@ _blocking = _Blocking()
 
 
 class _Begun:
-    """What a process of the module multiprocessing begins with. `worker`: the process that it helps, or its parent."""
+    """What a process of the module multiprocessing begins with. `worker`: the process that it helps, or its parent, as for
+    those that it forks in turn."""
 
     def __init__(self, worker: Optional[int] = None) -> None:
         self._worker = worker
 
     def begin(self) -> None:
-        worker = self._worker or os.getppid()
+        worker, self._worker = self._worker or os.getppid(), None
         if _is_default():
             ignore_notices(worker)
         _blocking.end()
@@ -105,13 +107,21 @@ def begin_executed(worker: int, ignores: bool, blocked: List[int]) -> None:
     """In a process that the worker, or its fork server, has begun with blocked signals. `blocked`: by the program itself."""
     if ignores:
         begun = _Begun(worker)
-        _kept.append(begun)
-        util.register_after_fork(begun, _Begun.begin)  # runs in an executed process, too, when it has imported its work
+        process: Any = BaseProcess
+        bootstrap = process._bootstrap
+
+        def begin_and_run(self: Any, *arguments: Any, **named: Any) -> Any:
+            """When it has imported its work, and torch has its handlers. What is registered for after a fork does not run in a
+            process of `spawn`."""
+            begun.begin()
+            return bootstrap(self, *arguments, **named)
+
+        process._bootstrap = begin_and_run
         ignore_notices(worker)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, set(NOTICES) - set(blocked))
 
 
-_kept: List[Any] = [_Begun()]  # the registry holds weak references
+_of_worker = _Begun()  # the registry holds a weak reference
 _is_watching = False
 
 
@@ -121,7 +131,7 @@ def watch() -> None:
     if _is_watching:
         return
     _is_watching = True
-    util.register_after_fork(_kept[0], _Begun.begin)
+    util.register_after_fork(_of_worker, _Begun.begin)
     prepare = spawn.get_preparation_data
 
     def prepare_to_ignore(name: str) -> Dict[str, Any]:
