@@ -1,6 +1,7 @@
 """The process group of elastictrain.torch: workers as threads, no run."""
 
 import os
+import pickle
 import sys
 import threading
 import unittest
@@ -282,6 +283,30 @@ class BeforeTraining(unittest.TestCase):
         for rank, role in {0: 1, 2: 2, 5: 2}.items():
             board = self.joiner(rank, world_size=6)
             self.assertEqual((board.rank, board.world_size, board.gather_bytes(b"own")), (role, 3, [b"0", b"1", b"2"]))
+
+    def test_one_in_the_place_of_the_first_rank_receives_what_that_one_sent(self):
+        def program(board):
+            group = ElasticGroup(lambda: (board.rank, board.world_size), lambda what: board)
+            found = ["of rank 0, and long" if board.takes_part else "own"] if board.rank == 0 else [None]
+            _collectives.broadcast_object_list(found, group=group)
+            return found[0], board.rank
+
+        with mock.patch.dict(_collectives._own, broadcast_object_list=self.as_torch_does):
+            self.assertEqual(self.run_all(program), {rank: ("of rank 0, and long", rank) for rank in range(3)})
+            with mock.patch.object(_group_board, "has_first_rank", lambda: True):
+                heir = self.joiner(0)
+            self.assertEqual((heir.rank, program(heir)), (0, ("of rank 0, and long", 0)))
+
+    @staticmethod
+    def as_torch_does(objects, src=None, group=None, device=None, group_src=None):
+        """The root keeps its objects, and the others read them."""
+        board, is_root = group.plane_of(""), group.rank() == 0
+        values = torch.frombuffer(bytearray(pickle.dumps(objects)), dtype=torch.uint8) if is_root else None
+        count = torch.tensor([len(values) if is_root else 0])
+        board.broadcast(count, 0)
+        values = values if is_root else torch.zeros(int(count), dtype=torch.uint8)
+        board.broadcast(values, 0)
+        objects[:] = objects if is_root else pickle.loads(bytes(values.tolist()))
 
     def test_where_one_began_alone_its_number_is_that_of_the_start(self):
         self.run_all(lambda board: board.gather_bytes(b"0"), world_size=1)

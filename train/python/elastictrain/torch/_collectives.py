@@ -4,6 +4,7 @@ What the group cannot be is refused by the name that the script used. In epochs 
 collectives return its own values.
 """
 
+import contextlib
 import functools
 import inspect
 import os
@@ -214,6 +215,17 @@ def gather(tensor: Any, gather_list: Optional[List[Any]] = None, *arguments: Any
     return result
 
 
+def broadcast_object_list(object_list: List[Any], *arguments: Any, **named: Any) -> None:
+    """torch's own root keeps its objects. A worker in the place of a lost one has what that one sent before the training."""
+    own = _own["broadcast_object_list"]
+    bound = inspect.signature(own).bind(object_list, *arguments, **named).arguments
+    chosen = _group(bound.get("group"))
+    held = chosen.plane_of("broadcast_object_list") if isinstance(chosen, ElasticGroup) else None
+    root = bound.get("src") if bound.get("src") is not None else bound.get("group_src") or 0
+    with held.receiving_from(root) if isinstance(held, Board) else contextlib.nullcontext():
+        own(object_list, *arguments, **named)
+
+
 def get_rank(group: Any = None) -> int:
     if script.run is not None and script.run.is_in_pass:
         script.run.asks_rank = True
@@ -297,9 +309,11 @@ def _refuse_sharding(module: Any) -> None:
 def install() -> None:
     """Once, before the script is run."""
     Backend.register_backend(NAME, _make, devices=["cpu", "cuda"])
-    for name in ("init_process_group", "destroy_process_group", "new_group", "all_gather", "gather", "get_rank"):
+    for name in ("init_process_group", "destroy_process_group", "new_group", "all_gather", "gather", "get_rank",
+                 "broadcast_object_list"):
         _own[name] = getattr(distributed, name)
-    for function in (init_process_group, destroy_process_group, new_group, all_gather, gather, all_gather_object, gather_object):
+    for function in (init_process_group, destroy_process_group, new_group, all_gather, gather, all_gather_object, gather_object,
+                     broadcast_object_list):
         _set(function.__name__, functools.wraps(getattr(distributed, function.__name__))(function))
     distributed.get_rank = functools.wraps(_own["get_rank"])(get_rank)  # not where torch itself asks
     for name in _BETWEEN_TWO:

@@ -5,10 +5,11 @@ calls and gets the same results, in the role of a rank that is not the first unl
 holds for both.
 """
 
+import contextlib
 import os
 import struct
 import time
-from typing import List, Optional, Tuple
+from typing import Iterator, List, Optional, Tuple
 
 import torch
 
@@ -114,6 +115,17 @@ class Board:
             else:
                 result = self._wait(key, what, [root])
         tensor.copy_(_values(self._checked(result, what), tensor))
+
+    @contextlib.contextmanager
+    def receiving_from(self, root: int) -> Iterator[None]:
+        """A worker that joins in the place of that rank is another one meanwhile."""
+        rank = self.rank
+        if not self.takes_part and rank == root:
+            self.rank = root + 1
+        try:
+            yield
+        finally:
+            self.rank = rank
 
     def barrier(self) -> None:
         self.gather_bytes(b"", "barrier")
