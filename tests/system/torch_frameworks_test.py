@@ -5,6 +5,7 @@ import re
 import subprocess
 import tempfile
 import unittest
+from unittest import mock
 
 import harness
 from harness import Case
@@ -202,6 +203,19 @@ class Lightning(ScriptCase):
         saved = os.path.join(files.name, "saved")
         self.assertEqual({name: len(os.listdir(os.path.join(saved, name))) for name in ("best", "log")},
                          {"best": 1, "log": 1}, "one checkpoint and one log, whoever wrote them")
+
+    def test_a_script_with_ddp_changes_nothing(self):
+        lines, _ = self.changed("lightning_script.py", ET_EPOCHS=40, ET_STRATEGY="ddp")
+        ends = [re.search(r"tested (\d+) predicted (\d+)", text) for text in lines if "] tested " in text]
+        self.assertEqual(len(ends), 3)
+        self.assertEqual({int(end[1]) for end in ends}, {1797})
+        self.assertEqual(sum(int(end[2]) for end in ends), 1797, "each sample once, by one of the workers")
+
+    def test_a_strategy_that_is_no_ddp_is_refused_with_a_sentence(self):
+        with mock.patch.dict(os.environ, ET_STRATEGY="fsdp"):
+            self.refuses("lightning_script.py", {"": "Lightning's strategy fsdp divides the model"})
+        with mock.patch.dict(os.environ, ET_STRATEGY="ddp"):
+            self.refuses("lightning_script.py", {"batchnorm": "Lightning's sync_batchnorm=True waits for all workers"})
 
     def test_what_cannot_be_made_elastic_is_refused_with_a_sentence(self):
         self.refuses("lightning_script.py", {"manual": "ElasticStrategy needs automatic optimization",

@@ -5,6 +5,7 @@ from typing import Any, Optional
 
 import torch
 from lightning.fabric.utilities import rank_zero as _fabric_rank_zero
+from lightning.pytorch.overrides.distributed import UnrepeatedDistributedSampler
 from lightning.pytorch.strategies import Strategy
 from lightning.pytorch.trainer.states import TrainerFn
 from lightning.pytorch.utilities import rank_zero as _rank_zero
@@ -104,7 +105,17 @@ class ElasticStrategy(Strategy):
             return dataloader
         if isinstance(dataloader.sampler, DistributedSampler):
             return dataloader
+        if self._trainer.state.stage.value == "predict":
+            self._divide_prediction(dataloader)
+            return dataloader
         return _update_dataloader(dataloader, DistributedSampler(dataloader.dataset, shuffle=False))
+
+    def _divide_prediction(self, dataloader: Any) -> None:
+        """Each sample once, in batches around which Lightning keeps the indices."""
+        batches = getattr(dataloader.batch_sampler, "_batch_sampler", None)
+        if hasattr(batches, "sampler"):
+            batches.sampler = UnrepeatedDistributedSampler(dataloader.dataset, num_replicas=self.world_size,
+                                                           rank=self.global_rank, shuffle=False)
 
     # --- Collectives
 
@@ -112,12 +123,9 @@ class ElasticStrategy(Strategy):
         return script.run is not None and script.run.is_started
 
     def barrier(self, *args: Any, **kwargs: Any) -> None:
-        if self._has_others():
-            torch.distributed.barrier()
+        torch.distributed.barrier()
 
     def broadcast(self, obj: Any, src: int = 0) -> Any:
-        if not self._has_others():
-            return obj
         held = [obj]
         torch.distributed.broadcast_object_list(held, src)
         return held[0]

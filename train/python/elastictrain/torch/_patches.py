@@ -14,7 +14,8 @@ from torch.optim.optimizer import register_optimizer_step_pre_hook
 from torch.utils.data import DataLoader
 from torch.utils.data.distributed import DistributedSampler
 
-from . import _accelerate, _collectives, _loggers, _prefetchers, _script, _script_model, _side_effects, _trackers, _transformers
+from . import (_accelerate, _collectives, _lightning, _loggers, _prefetchers, _script, _script_model, _side_effects, _trackers,
+               _transformers)
 from ._imports import after_import
 from ._script import script
 from ..errors import ElasticError
@@ -45,6 +46,7 @@ def install() -> None:
     after_import("torch.distributed.fsdp.fully_sharded_data_parallel", _refuse_fsdp)
     script.opened.install()
     _accelerate.install()
+    _lightning.install()
     _loggers.install()
     _prefetchers.install()
     _side_effects.install()
