@@ -6,7 +6,7 @@ import signal
 import tempfile
 
 import harness
-from harness import Case, Run, command_of, is_alive, job, pids, wait_until
+from harness import Case, Run, command_of, is_alive, job, pids, signal_all, wait_until
 
 
 def agents_of(run):
@@ -51,8 +51,7 @@ class Orphans(Case):
         with Run(job(failures={"max_infrastructure": 0})) as run:
             run.wait_size(2)
             agents = wait_until(lambda: agents_of(run), 5, "an agent")
-            for pid in agents:
-                os.kill(pid, signal.SIGKILL)
+            signal_all(agents, signal.SIGKILL)
             self.assertNotEqual(run.wait(20), 0)
             run.wait_no_processes(timeout=10)
             self.assertIn("localhost", run.text("stderr"))
