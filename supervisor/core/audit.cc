@@ -35,7 +35,7 @@ void Audit::report(WorkerId worker, const std::vector<std::string>& violations) 
 
 std::string Audit::summarize(const std::vector<WorkerId>& cut_off) {
   if (!ledger_.used()) return {};
-  ledger_.ends_early(cut_off);
+  report({}, ledger_.end(cut_off));
   const Ledger::Summary audit = ledger_.summary();
   out_.journal(record::Audit{.steps = audit.steps,
                              .epochs = audit.epochs,

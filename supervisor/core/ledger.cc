@@ -75,6 +75,12 @@ bool Ledger::is_void(Generation generation, Step step) const {
   return after != fences_.end() && step >= after->first_step;
 }
 
+bool Ledger::is_last_before_fence(const protocol::AuditStep& step) const {
+  return std::any_of(fences_.begin(), fences_.end(), [&](const protocol::Fence& fence) {
+    return fence.generation > step.generation && fence.first_step == step.step + 1;
+  });
+}
+
 std::vector<std::string> Ledger::record(WorkerId sender, const protocol::WorkerAudit& audit) {
   std::vector<std::string> violations;
   if (audit.batch != 0 && batches_[sender].add(audit.batch, 1) != 0) return violations;
@@ -92,7 +98,7 @@ std::vector<std::string> Ledger::record(WorkerId sender, const protocol::WorkerA
       continue;
     }
     if (!doubtful || !is_known(worker, step)) record_positions(worker, step, violations);
-    if (step.hashed) record_hash(worker, step, violations);
+    if (by_itself) record_hash(worker, step, violations);
   }
   return violations;
 }
@@ -270,7 +276,19 @@ void Ledger::count_anew(std::uint64_t number, Epoch& epoch) const {
   }
 }
 
+// That the worker has come to this step makes its hash of an earlier one count.
 void Ledger::record_hash(WorkerId worker, const protocol::AuditStep& step, std::vector<std::string>& violations) {
+  const auto last = last_hashed_.find(worker);
+  if (last != last_hashed_.end() && last->second.step < step.step) {
+    const protocol::AuditStep hashed = last->second;
+    last_hashed_.erase(last);
+    compare_hash(worker, hashed, violations);
+  }
+  if (step.hashed) last_hashed_[worker] = step;
+}
+
+void Ledger::compare_hash(WorkerId worker, const protocol::AuditStep& step, std::vector<std::string>& violations) {
+  if (is_void(step.generation, step.step)) return;
   const auto [found, fresh] = hashes_.try_emplace(step.step, Hash{worker, step.generation, step.state_hash});
   if (hashes_.size() > kHashWindow) hashes_.erase(hashes_.begin());
   if (fresh) return;
@@ -293,8 +311,16 @@ std::uint64_t Ledger::missing_in(std::uint64_t number, const Epoch& epoch) const
   return due - positions.size();
 }
 
-void Ledger::ends_early(const std::vector<WorkerId>& members) {
-  for (const WorkerId member : members) told_by_all_ = std::min(told_by_all_, told_by(member));
+std::vector<std::string> Ledger::end(const std::vector<WorkerId>& cut_off) {
+  for (const WorkerId member : cut_off) {
+    told_by_all_ = std::min(told_by_all_, told_by(member));
+    last_hashed_.erase(member);
+  }
+  std::vector<std::string> violations;
+  for (const auto& [worker, step] : std::exchange(last_hashed_, {})) {
+    if (!is_last_before_fence(step)) compare_hash(worker, step, violations);
+  }
+  return violations;
 }
 
 // 0: nothing.

@@ -3,6 +3,9 @@
 // and members whose states differ. What a fence invalidated does not count, whether it was reported before the fence or
 // arrives later.
 //
+// A hash counts once its worker has committed a later step, or has ended with the run: a worker takes it where its
+// program goes on from a step, and only if the ranks then agree on what comes next did they stand at the same place.
+//
 // Ownership and thread: those of the state machine that holds it. Memory is bounded: positions are kept as intervals
 // (one for each epoch once all members have reported), what a worker used as progressions (one for each epoch and
 // generation of a worker while its batches are even; the oldest are dropped beyond kMaxProgressions), hashes for the
@@ -54,7 +57,7 @@ class Ledger {
     std::uint64_t epochs = 0;
     std::uint64_t samples = 0;
     std::uint64_t missing = 0;
-    std::uint64_t unaccounted = 0;  // missing, but workers may have used them and not told it: see ends_early()
+    std::uint64_t unaccounted = 0;  // missing, but workers may have used them and not told it: see end()
     std::uint64_t open = 0;         // of the last epoch, after the last position that any worker used
     std::uint64_t repeated = 0;
     std::uint64_t hashes_compared = 0;
@@ -78,9 +81,10 @@ class Ledger {
   // Where the run ends within an epoch, its unused samples are open, not missing.
   void returns_samples(bool returns) { returns_samples_ = returns; }
 
-  // The run ends while these workers may have made steps of which they have told nothing: what is missing in epochs
-  // that reach beyond the last step of which all have told is not accounted for.
-  void ends_early(const std::vector<WorkerId>& members);
+  // The run ends. `cut_off` may have made steps of which they have told nothing: what is missing in epochs that reach
+  // beyond the last step of which all have told is not accounted for, and their last hashes do not count. Returns a
+  // sentence for each violation found.
+  std::vector<std::string> end(const std::vector<WorkerId>& cut_off);
 
   bool used() const { return used_; }
   Summary summary() const;
@@ -109,6 +113,7 @@ class Ledger {
   };
 
   bool is_void(Generation generation, Step step) const;
+  bool is_last_before_fence(const protocol::AuditStep& step) const;
   std::vector<std::string> claim(const protocol::AuditStep& step);
   void cover(const protocol::AuditStep& step);
   void fill(const protocol::AuditStep& piece);
@@ -116,6 +121,7 @@ class Ledger {
   bool is_known(WorkerId worker, const protocol::AuditStep& step) const;
   void record_positions(WorkerId worker, const protocol::AuditStep& step, std::vector<std::string>& violations);
   void record_hash(WorkerId worker, const protocol::AuditStep& step, std::vector<std::string>& violations);
+  void compare_hash(WorkerId worker, const protocol::AuditStep& step, std::vector<std::string>& violations);
   void remember(WorkerId worker, const protocol::AuditStep& step);
   void cut(Progression& progression, const protocol::Fence& fence);
   void count_anew(std::uint64_t number, Epoch& epoch) const;
@@ -128,7 +134,7 @@ class Ledger {
   std::vector<protocol::AuditStep> waiting_covers_;  // arrived before the sample count was known
   bool used_ = false;
   bool returns_samples_ = false;
-  Step told_by_all_ = std::numeric_limits<Step>::max();  // of ends_early()
+  Step told_by_all_ = std::numeric_limits<Step>::max();  // of end()
   Step steps_ = 0;
   Generation newest_ = 0;
   std::vector<protocol::Fence> fences_;  // generations and first steps ascend; covered fences are omitted
@@ -138,6 +144,7 @@ class Ledger {
   std::set<WorkerId> spoken_for_;  // other workers have reported what they used
   std::map<WorkerId, IntervalSet> batches_;
   Step kept_from_ = 0;  // what was used in earlier steps cannot be invalidated any more
+  std::map<WorkerId, protocol::AuditStep> last_hashed_;  // the newest hash of each, until it counts
   std::map<Step, Hash> hashes_;
   std::uint64_t hashes_compared_ = 0;
   std::uint64_t unequal_hashes_ = 0;

@@ -135,10 +135,10 @@ TEST_CASE("what a worker did not tell before a sudden end is not accounted for, 
   ledger.record(WorkerId{2}, {{used(1, 0, 30, 20), used(2, 0, 75, 20), used(3, 1, 30, 20)}});
   CHECK(ledger.summary().missing == 5 + 25 + 20);
   CHECK(ledger.summary().unaccounted == 0);
-  ledger.ends_early({WorkerId{1}, WorkerId{2}});
+  CHECK(ledger.end({WorkerId{1}, WorkerId{2}}).empty());
   CHECK(ledger.summary().missing == 5);
   CHECK(ledger.summary().unaccounted == 25 + 20);
-  ledger.ends_early({WorkerId{3}});  // it has told nothing
+  CHECK(ledger.end({WorkerId{3}}).empty());  // it has told nothing
   CHECK(ledger.summary().missing == 0);
   CHECK(ledger.summary().unaccounted == 5 + 25 + 20);
 }
@@ -157,22 +157,57 @@ TEST_CASE("an epoch that a stop cut short misses nothing") {
   CHECK(ledger.summary().missing == 0);
 }
 
-TEST_CASE("states that differ after a step are found") {
+TEST_CASE("states that differ after a step are found once their workers have made another one") {
   Ledger ledger;
-  CHECK(ledger.record(WorkerId{1}, {{hashed(10, 0xabc)}}).empty());
-  CHECK(ledger.record(WorkerId{2}, {{hashed(10, 0xabc)}}).empty());
-  const auto violations = ledger.record(WorkerId{3}, {{hashed(10, 0xdef)}});
+  for (std::uint32_t id : {1, 2, 3}) {
+    CHECK(ledger.record(WorkerId{id}, {{hashed(10, id == 3 ? 0xdef : 0xabc)}}).empty());
+  }
+  CHECK(ledger.record(WorkerId{1}, {{used(11, 0, 0, 10)}}).empty());
+  CHECK(ledger.record(WorkerId{2}, {{used(11, 0, 10, 10)}}).empty());
+  const auto violations = ledger.record(WorkerId{3}, {{used(11, 0, 20, 10)}});
   REQUIRE(violations.size() == 1);
   CHECK(violations[0] == "states differ after step 10: w3 and w1 have different parameters");
   CHECK(ledger.summary().hashes_compared == 2);
   CHECK(ledger.summary().unequal_hashes == 1);
 }
 
+TEST_CASE("states that differ after the last step are found at the end, but for those of workers that were cut off") {
+  for (const bool is_cut_off : {false, true}) {
+    Ledger ledger;
+    ledger.record(WorkerId{1}, {{hashed(10, 0xabc)}});
+    ledger.record(WorkerId{2}, {{hashed(10, 0xdef)}});
+    CHECK(ledger.end(is_cut_off ? std::vector{WorkerId{2}} : std::vector<WorkerId>{}).empty() == is_cut_off);
+    CHECK(ledger.summary().unequal_hashes == (is_cut_off ? 0 : 1));
+  }
+}
+
+// A new worker calls a collective that the others do not: it goes on from step 10 at another place of its program.
+TEST_CASE("the last hash of a worker without which the others repeat the next step does not count") {
+  for (const bool comes_late : {false, true}) {
+    Ledger ledger;
+    const auto newcomer_tells = [&] { ledger.record(WorkerId{3}, {{hashed(10, 0xdef)}}); };
+    if (!comes_late) newcomer_tells();
+    ledger.record(WorkerId{1}, {{hashed(10, 0xabc)}});
+    ledger.fence({2, 11});
+    if (comes_late) newcomer_tells();
+    ledger.record(WorkerId{2}, {{hashed(10, 0xabc)}});
+    protocol::AuditStep next = hashed(11, 0x123);
+    next.generation = 2;
+    for (std::uint32_t id : {1, 2}) CHECK(ledger.record(WorkerId{id}, {{next}}).empty());
+    // What others tell of it is not its own word.
+    CHECK(ledger.record(WorkerId{1}, {.steps = {used(11, 0, 20, 10)}, .of = WorkerId{3}}).empty());
+    CHECK(ledger.end({}).empty());
+    CHECK(ledger.summary().hashes_compared == 2);
+    CHECK(ledger.summary().unequal_hashes == 0);
+  }
+}
+
 TEST_CASE("old hashes are let go, so that memory stays bounded") {
   Ledger ledger;
-  for (Step step = 1; step <= Ledger::kHashWindow + 1; ++step) ledger.record(WorkerId{1}, {{hashed(step, step)}});
+  for (Step step = 1; step <= Ledger::kHashWindow + 2; ++step) ledger.record(WorkerId{1}, {{hashed(step, step)}});
   CHECK(ledger.record(WorkerId{2}, {{hashed(1, 99)}}).empty());
-  CHECK(ledger.record(WorkerId{2}, {{hashed(Ledger::kHashWindow + 1, 99)}}).size() == 1);
+  CHECK(ledger.record(WorkerId{2}, {{hashed(Ledger::kHashWindow + 1, 99)}}).empty());
+  CHECK(ledger.record(WorkerId{2}, {{hashed(Ledger::kHashWindow + 2, 99)}}).size() == 1);
 }
 
 TEST_CASE("removed numbers are gaps") {
@@ -310,11 +345,13 @@ TEST_CASE("the hashes of a void step are not compared with those of the step tha
   protocol::AuditStep old = hashed(10, 0xabc);
   old.generation = 1;
   ledger.record(WorkerId{1}, {{old}});
+  ledger.record(WorkerId{4}, {{old, used(11, 0, 0, 0)}});
   ledger.fence({2, 10});
   protocol::AuditStep fresh = hashed(10, 0xdef);
   fresh.generation = 2;
   CHECK(ledger.record(WorkerId{2}, {{fresh}}).empty());
   CHECK(ledger.record(WorkerId{3}, {{old}}).empty());
+  CHECK(ledger.end({}).empty());
   CHECK(ledger.summary().unequal_hashes == 0);
 }
 
