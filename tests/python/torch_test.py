@@ -509,6 +509,15 @@ class Parameters(unittest.TestCase):
                 for number in range(3):
                     self.step(number, own, others)
 
+    def test_a_row_that_differs_is_found_within_a_turn_of_the_tensors(self):
+        """In the middle of a table, of which the elements that are compared one by one would take hours to come to it."""
+        own = {"bias": torch.randn(8), "table": torch.randn(4096, 64)}
+        others = {**own, "table": own["table"].clone()}
+        others["table"][1234] = torch.randn(64)
+        with self.assertRaisesRegex(RuntimeError, "'table' is not equal on all workers: the sum of one half"):
+            for number in range(2):
+                self.step(number, own, others)
+
     def test_a_worker_without_the_runs_state_compares_nothing(self):
         worker = Likeness([("a", torch.ones(3))])
         worker.values(1, has_state=False)
