@@ -1,6 +1,6 @@
 """What travels with the gradients, behind the last bucket of each step. In host memory: which parameters have a gradient, whether
-the worker made a pass, some elements of parameters that are compared, and the small values as one float for each byte. In that of the model's device: the
-buffers that the forward pass wrote. Nothing here waits for a device.
+the worker made a pass, some elements and sums of parameters that are compared, and the small values as one float for each byte. In
+that of the model's device: the buffers that the forward pass wrote. Nothing here waits for a device.
 """
 
 from typing import List, Optional
