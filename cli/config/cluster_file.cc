@@ -5,9 +5,8 @@
 #include <limits>
 
 #include "cli/config/checks.h"
+#include "cli/config/table_keys.h"
 #include "cli/config/text.h"
-#include "cli/config/toml_depth.h"
-#include "cli/config/toml_parser.h"
 #include "heuristics/sharing/policy.h"
 #include "launcher/hostfile.h"
 
@@ -16,83 +15,9 @@ namespace {
 
 constexpr std::int64_t kMaxMs = 30LL * 24 * 3600 * 1000;
 
-// A key of a table: what it must be, and what takes its value; false: it is not that.
-struct TableKey {
-  std::string name;
-  std::string wanted;
-  std::function<bool(const toml::node&)> take;
-};
-using TableKeys = std::vector<TableKey>;
-
-std::string range_of(std::int64_t low, std::int64_t high) {
-  return "a whole number from " + std::to_string(low) + " to " + std::to_string(high);
-}
-
-template <class T>
-struct Inside {
-  using Type = T;
-};
-template <class T>
-struct Inside<std::optional<T>> {
-  using Type = T;
-};
-template <class T>
-using ValueOf = typename Inside<T>::Type;
-
-template <class Number>
-TableKey whole_key(std::string name, std::int64_t low, std::int64_t high, Number& target) {
-  return {std::move(name), range_of(low, high), [low, high, &target](const toml::node& node) {
-            const auto* value = node.as_integer();
-            if (value == nullptr || value->get() < low || value->get() > high) return false;
-            target = static_cast<ValueOf<Number>>(value->get());
-            return true;
-          }};
-}
-
-TableKey real_key(std::string name, int low, int high, double& target) {
-  return {std::move(name), "a number from " + std::to_string(low) + " to " + std::to_string(high),
-          [low, high, &target](const toml::node& node) {
-            const auto value = node.value<double>();
-            if (!value || !(*value >= low && *value <= high)) return false;
-            target = *value;
-            return true;
-          }};
-}
-
-TableKey text_key(std::string name, std::string& target) {
-  return {std::move(name), "a text", [&target](const toml::node& node) {
-            const auto* value = node.as_string();
-            if (value == nullptr) return false;
-            target = value->get();
-            return true;
-          }};
-}
-
-template <class Flag>
-TableKey flag_key(std::string name, Flag& target) {
-  return {std::move(name), "true or false", [&target](const toml::node& node) {
-            const auto* value = node.as_boolean();
-            if (value == nullptr) return false;
-            target = value->get();
-            return true;
-          }};
-}
-
-TableKey list_key(std::string name, std::vector<std::string>& target) {
-  return {std::move(name), "a list of texts", [&target](const toml::node& node) {
-            const auto* list = node.as_array();
-            if (list == nullptr) return false;
-            for (const toml::node& one : *list) {
-              if (one.as_string() == nullptr) return false;
-              target.push_back(one.as_string()->get());
-            }
-            return true;
-          }};
-}
-
-class ClusterReader {
+class ClusterReader : public TableReader {
  public:
-  explicit ClusterReader(std::string file) : file_(std::move(file)) {}
+  using TableReader::TableReader;
 
   void read(const toml::table& table) {
     TableKeys keys = top_keys();
@@ -135,16 +60,10 @@ class ClusterReader {
     }
   }
 
-  void complain(const toml::source_region& region, const std::string& what) {
-    error_.messages.push_back(file_ + ":" + std::to_string(region.begin.line) + ":" +
-                              std::to_string(region.begin.column) + ": " + what);
-  }
-
   std::variant<ClusterFile, ClusterFileError> take() {
-    if (!error_.messages.empty()) return std::move(error_);
+    if (!messages().empty()) return ClusterFileError{std::move(messages())};
     return std::move(result_);
   }
-  void complain(const std::string& what) { error_.messages.push_back(file_ + ": " + what); }
 
  private:
   TableKeys top_keys() {
@@ -190,7 +109,8 @@ class ClusterReader {
 
   void complain_about_outside() {
     const OutsidePolicyOfFile& outside = result_.outside;
-    const int given = (outside.library.empty() ? 0 : 1) + (outside.program.empty() ? 0 : 1) + (is_policy_named_ ? 1 : 0);
+    const int given =
+        (outside.library.empty() ? 0 : 1) + (outside.program.empty() ? 0 : 1) + (is_policy_named_ ? 1 : 0);
     if (given > 1) complain(policy_at_, "give one of policy.name, policy.library and policy.program");
     if (!outside.argument.empty() && outside.library.empty()) {
       complain(policy_at_, "policy.argument needs policy.library");
@@ -262,29 +182,6 @@ class ClusterReader {
     result_.jobs.push_back(std::move(job));
   }
 
-  void read_table(const toml::table& table, const std::string& section, const TableKeys& keys) {
-    for (const auto& [key, node] : table) read_key(std::string(key.str()), key.source(), node, section, keys, {});
-  }
-
-  void read_key(const std::string& name, const toml::source_region& region, const toml::node& node,
-                const std::string& section, const TableKeys& keys, const std::vector<std::string>& others) {
-    const auto found = std::find_if(keys.begin(), keys.end(), [&](const TableKey& key) { return key.name == name; });
-    const std::string full = section.empty() ? name : section + "." + name;
-    if (found == keys.end()) {
-      std::vector<std::string> names = others;
-      for (const TableKey& key : keys) names.push_back(key.name);
-      const auto meant = closest(name, names);
-      const bool section_as_key = std::find(others.begin(), others.end(), name) != others.end();
-      return complain(region,
-                      section_as_key
-                          ? "\"" + name + "\" is a section: write " + (name == "job" ? "[[job]]" : "[" + full + "]") +
-                                " followed by its keys"
-                          : "unknown key \"" + name + "\"" + (section.empty() ? "" : " in [" + section + "]") +
-                                (meant ? "; did you mean \"" + *meant + "\"?" : "; its keys: " + join(names, ", ")));
-    }
-    if (!found->take(node)) complain(region, full + " must be " + found->wanted);
-  }
-
   void complain_about_growth() {
     const GrowthOfFile& growth = result_.growth;
     if (!growth.expand.empty()) {
@@ -318,9 +215,7 @@ class ClusterReader {
     return spec != nullptr && !spec->adapts_batch && name != "max-min-fluid";
   }
 
-  std::string file_;
   ClusterFile result_;
-  ClusterFileError error_;
   toml::source_region policy_at_;
   bool is_policy_named_ = false;
 };
@@ -329,15 +224,10 @@ class ClusterReader {
 
 std::variant<ClusterFile, ClusterFileError> read_cluster_file(std::string_view text, const std::string& file_name) {
   ClusterReader reader(file_name);
-  if (const auto line = find_too_deep(text)) {
-    return ClusterFileError{{file_name + ":" + std::to_string(*line) + ": a name has too many parts"}};
-  }
-  try {
-    reader.read(toml::parse(text, file_name));
+  read_toml(text, file_name, reader, [&reader](const toml::table& table) {
+    reader.read(table);
     reader.finish();
-  } catch (const toml::parse_error& error) {
-    reader.complain(error.source(), std::string(error.description()));
-  }
+  });
   return reader.take();
 }
 
