@@ -88,11 +88,12 @@ Error wrong_usage(std::string text) {
 std::vector<Command> all_commands(Invocation& invocation) {
   std::vector<Command> commands;
   for (const auto make :
-       {make_run,     make_torchrun,   make_init,     make_check,  make_plan,    make_simulate, make_status,
-        make_top,     make_resize,     make_replace,  make_drain,  make_undrain, make_topology, make_stop,
-        make_list,    make_logs,       make_attach,   make_events, make_explain, make_report,   make_prune,
-        make_cluster, make_submit,     make_queue,    make_cancel, make_pause,   make_resume,   make_priority,
-        make_worker,  make_completion, make_complete, make_man,    make_agent,   make_nccl_id,  make_accelerators}) {
+       {make_run,        make_torchrun, make_init,   make_check,   make_plan,     make_simulate,
+        make_status,     make_top,      make_resize, make_replace, make_drain,    make_undrain,
+        make_topology,   make_stop,     make_list,   make_logs,    make_attach,   make_events,
+        make_explain,    make_report,   make_prune,  make_cluster, make_submit,   make_queue,
+        make_sweep,      make_cancel,   make_pause,  make_resume,  make_priority, make_worker,
+        make_completion, make_complete, make_man,    make_agent,   make_nccl_id,  make_accelerators}) {
     commands.push_back(make(invocation));
   }
   return commands;

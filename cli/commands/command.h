@@ -90,6 +90,7 @@ Command make_stop(Invocation& invocation);
 Command make_cluster(Invocation& invocation);
 Command make_submit(Invocation& invocation);
 Command make_queue(Invocation& invocation);
+Command make_sweep(Invocation& invocation);
 Command make_cancel(Invocation& invocation);
 Command make_pause(Invocation& invocation);
 Command make_resume(Invocation& invocation);

@@ -34,6 +34,7 @@ import slurm
 import straggler
 import straggler_live
 import swap
+import sweep
 import time_to_accuracy
 import torch_pg
 import training
@@ -112,6 +113,7 @@ BENCHMARKS = {
     "live-burst": (jobs.live_burst, "30 submissions in 10 s on 16 slots of a live cluster: idle time, steps of the first job"),
     "live-predicted": (jobs.live_predicted, "20 jobs in ten minutes on 16 slots of a live cluster, and what the simulator says of them"),
     "early-feedback": (jobs.early_feedback, "24 jobs of a minute on 4 slots until each has made 20 steps: in turns and by fifo"),
+    "sweep": (sweep.sweep, "9 settings of a program on 2 slots until the best one is known: stopped early in turns, and by fifo"),
     "cluster-restart": (jobs.cluster_restart, "kill -9 of the cluster in a burst and of a job's supervisor"),
     "cluster-200": (jobs.cluster_200, "200 runs (stand-ins) and 2,000 queued jobs: CPU of the cluster, a decision, queue"),
     "suspend-resume": (leases.suspend_resume, "4 workers with 100 MB stand still in memory and go on; leave with a checkpoint"),

@@ -5,6 +5,7 @@
 
 #include "cli/config/cluster_file.h"
 #include "cli/config/load.h"
+#include "cli/config/sweep_file.h"
 
 using namespace elastictrain;
 using namespace elastictrain::cli;
@@ -19,6 +20,11 @@ TEST_CASE("every config that we ship is valid") {
     if (entry.path().filename() == "cluster.toml") {
       const auto read = read_cluster_file(*text, "cluster.toml");
       if (const auto* error = std::get_if<ClusterFileError>(&read)) FAIL_CHECK(error->messages.front());
+      continue;
+    }
+    if (entry.path().filename() == "sweep.toml") {
+      const auto read = read_sweep_file(*text, "sweep.toml");
+      if (const auto* error = std::get_if<SweepFileError>(&read)) FAIL_CHECK(error->messages.front());
       continue;
     }
     ConfigInputs inputs;

@@ -1,0 +1,78 @@
+// Purpose: a sweep while it runs: submits its trials to a cluster, reads what they report, stops those that the rule
+// names, and shows all of them until none is left.
+//
+// The cluster decides on slots, turns and sizes: what a stopped trial had, the others get without a restart. A sweep
+// that ends leaves its trials to the cluster; the next one of its file goes on.
+//
+// Thread: one, which waits. Errors: one line on standard error, and the exit status.
+#pragma once
+
+#include <chrono>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "cli/commands/cluster_client.h"
+#include "cli/commands/sweep_reports.h"
+#include "cli/commands/sweep_state.h"
+#include "cli/config/sweep_file.h"
+#include "cli/output/sweep_text.h"
+
+namespace elastictrain::cli {
+
+struct SweepPlace {
+  std::string cluster_directory;
+  std::string config_directory;  // in which the trials' config and program are looked for
+};
+
+enum class SweepShows { kTable, kEvents, kNothing };  // a table that is drawn again and again; a line for each news
+
+class SweepRun {
+ public:
+  SweepRun(SweepFile file, std::vector<SweepTrial> trials, SweepState state, SweepPlace place);
+
+  // Until all trials have ended. Returns an exit status.
+  int run(SweepShows shows);
+  // Ends those that have not. Returns an exit status.
+  int cancel();
+
+  SweepView view() const;
+
+ private:
+  struct Live {
+    std::string id, state = "not submitted", directory, why;
+    std::uint64_t slots = 0;
+    bool is_live = false;   // a job of the cluster that has not ended
+    bool is_known = false;  // the cluster has told of it
+    bool has_begun = false;
+    bool is_cancelled = false;
+  };
+
+  bool all_over() const;
+  bool any_live() const;
+  int submit_missing();
+  int submit(std::size_t trial) const;
+  ClusterAnswer look();
+  void take(const nlohmann::json& cluster);
+  void take_job(std::size_t trial, const nlohmann::json& job);
+  void take_lost(std::size_t trial);
+  void note_end(std::size_t trial, int status);
+  void read_reports();
+  void judge();
+  void cancel_stopped();
+  heuristics::sweep::Trial results_of(std::size_t trial) const;
+  std::string state_of(std::size_t trial) const;
+  void say(const std::string& what) const;
+  int keep();
+
+  SweepFile file_;
+  std::vector<SweepTrial> trials_;
+  SweepState state_;
+  SweepPlace place_;
+  SweepShows shows_ = SweepShows::kNothing;
+  std::vector<Live> live_;
+  std::vector<SweepReports> reports_;
+  std::string best_;
+};
+
+}  // namespace elastictrain::cli

@@ -1,0 +1,39 @@
+// Purpose: what a sweep has done so far, kept in one file, so that the same command goes on with it after its end: its
+// trials, which of them are jobs of the cluster, and what became of them.
+//
+// Ownership: the sweep. Thread: one. Errors: values that name the file and what to do. After a crash there is the file
+// as it was before the last change or after it.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "cli/config/sweep_file.h"
+#include "supervisor/protocol/result.h"
+
+namespace elastictrain::cli {
+
+struct TrialState {
+  bool is_submitted = false;
+  std::string stopped;        // the rule's reason
+  std::optional<int> status;  // the job has ended
+};
+
+class SweepState {
+ public:
+  // <state>/sweeps/NAME.json. kRefused: it is of a sweep with other trials, or runs of the trials' names exist already.
+  static Result<SweepState> open(const SweepFile& file, const std::vector<SweepTrial>& trials);
+
+  std::vector<TrialState> trials;  // in the order of the sweep's
+
+  Status save() const;
+
+ private:
+  SweepState(std::string path, std::vector<SweepTrial> planned);
+
+  std::string path_;
+  std::vector<SweepTrial> planned_;
+};
+
+}  // namespace elastictrain::cli

@@ -1,0 +1,99 @@
+"""A search over a program's parameters as jobs of a live cluster: stopped early, left alone and continued, cancelled."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+
+import harness
+from cluster_lab import Cluster
+from harness import BINARY, Case, toml, wait_until
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+ROOT = os.path.dirname(os.path.dirname(HERE))
+RATES = (1.0, 0.00001, 0.01, 0.3, 0.0001, 0.1)
+BEST = "rates-3"
+
+
+class Sweeps(Case):
+    def setUp(self):
+        # All of them take turns in two slots.
+        self.cluster = Cluster(self, slots=2, policy="gandiva", slice_ms=500, suspended_per_slot=3)
+        self.cluster.environment.update(PYTHONPATH=os.path.join(ROOT, "train", "python"), PYTHONDONTWRITEBYTECODE="1")
+        self.cluster.start()
+
+    def file(self, **changes):
+        program = [sys.executable, os.path.join(HERE, "sweep_program.py"), "--rate={rate}"]
+        settings = {"name": "rates", "arguments": ["-n", "1:2", "--start", "1", "-x", harness.MARK, "--", *program],
+                    "goal": "max", "metric": "accuracy", "parameters": {"rate": list(RATES)}}
+        settings.update(changes)
+        return self.cluster.write("sweep.toml", toml({key: value for key, value in settings.items() if value is not None}))
+
+    def trials(self, text):
+        return {trial["name"]: trial for trial in json.loads(text)["trials"]}
+
+    def test_the_worse_ones_are_stopped_early_and_the_best_one_trains_to_its_end_with_their_slots(self):
+        done = self.cluster.command("sweep", self.file(), "--json")
+        self.assertEqual(done.returncode, 0, done.stderr + self.cluster.text())
+        trials = self.trials(done.stdout)
+        self.assertEqual(list(trials)[0], BEST, "the best one is the first")
+        self.assertEqual({name: trial["state"] for name, trial in trials.items()},
+                         {f"rates-{i + 1}": "ended" if f"rates-{i + 1}" == BEST else "stopped" for i in range(len(RATES))})
+        for name, trial in trials.items():
+            if name != BEST:
+                self.assertRegex(trial["why"], r"after \d report.* better, and \d goe?s? on")
+        self.assertGreaterEqual(len(trials[BEST]["reports"]), 10)
+        self.assertLess(sum(len(trial["reports"]) for trial in trials.values()), 40, "of 66 without a rule")
+        kinds = [record["kind"] for record in self.cluster.run_journal(BEST, "generation")]
+        self.assertIn("grow", kinds)
+        self.assertEqual(self.cluster.run_journal(BEST, "loss"), [])
+        self.assertEqual(len(self.cluster.run_journal(BEST, "spawned")), 2, "its first worker was there until the end")
+        self.assertEqual(self.cluster.job(BEST)["status"], 0)
+
+    def test_who_leaves_a_sweep_finds_it_again_and_may_end_it(self):
+        path = self.file(metric=None, pattern="error ([0-9.]+)", goal="min", stop={"first": 2})
+        sweep = subprocess.Popen([BINARY, "sweep", path], env=self.cluster.environment, stdin=subprocess.DEVNULL,
+                                 stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, start_new_session=True)
+        self.addCleanup(sweep.stdout.close)
+        self.addCleanup(sweep.kill)
+        wait_until(lambda: "is stopped" in sweep.stdout.readline(), 60, "a stopped trial")
+        os.kill(sweep.pid, signal.SIGKILL)
+        sweep.wait()
+        before = {job["name"]: job["id"] for job in self.cluster.queue()["jobs"]}
+        self.assertEqual(len(before), len(RATES))
+        self.cluster.refused(78, "has other trials", "sweep", self.file(parameters={"rate": [0.5]}))
+        path = self.file(metric=None, pattern="error ([0-9.]+)", goal="min", stop={"first": 2})
+        done = self.cluster.command("sweep", path)
+        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+        self.assertIn(f"best: {BEST} (value ", done.stdout)
+        self.assertEqual({job["name"]: job["id"] for job in self.cluster.queue()["jobs"]}, before, "none is submitted twice")
+        self.assertEqual(self.cluster.command("sweep", path).returncode, 0, "it is over, and shown again")
+        other = self.file(name="others", stop={"rule": "none"})
+        sweep = subprocess.Popen([BINARY, "sweep", other], env=self.cluster.environment, stdin=subprocess.DEVNULL,
+                                 stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True)
+        self.addCleanup(sweep.kill)
+        wait_until(lambda: self.cluster.job("others-6"), 30, "the last trial")
+        os.kill(sweep.pid, signal.SIGINT)
+        sweep.wait()
+        self.cluster.do("sweep", other, "--cancel")
+        wait_until(lambda: all(job["phase"] == "ended" for job in self.cluster.queue()["jobs"]), 60, "their end")
+
+    def test_what_cannot_be_is_refused_before_anything_is_submitted(self):
+        self.cluster.refused(78, "sweep.toml: parameters.size is used nowhere", "sweep", self.file(parameters={"size": [1], "rate": [1]}))
+        self.cluster.refused(78, "does not exist here", "sweep", self.file(arguments=["missing.py", "--rate={rate}"]))
+        self.cluster.refused(64, "name the file", "sweep")
+        self.cluster.refused(66, "cannot be read", "sweep", "nowhere.toml")
+        self.assertEqual(self.cluster.queue()["jobs"], [])
+        lines = self.cluster.do("sweep", self.file(trials=2, seed=5), "--dry-run").splitlines()
+        self.assertEqual(len(lines), 2)
+        self.assertRegex(lines[0], r"^elastictrain submit --name rates-1 .* --rate=[0-9.e+-]+$")
+        failing = self.file(name="failing", arguments=["-n", "1", "-x", harness.MARK, "--", "sh", "-c", "exit {code}"], parameters={"code": [3]})
+        done = self.cluster.command("sweep", failing)
+        self.assertEqual(done.returncode, 1, done.stdout + done.stderr)
+        self.assertIn("failing-1 failed (3)", done.stdout)
+        self.assertIn("no trial has reported a number for accuracy", done.stderr)
+
+
+if __name__ == "__main__":
+    harness.main()
