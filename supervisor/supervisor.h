@@ -22,6 +22,7 @@
 #include "supervisor/core/settings.h"
 #include "supervisor/output_line.h"
 #include "supervisor/policy/runner_settings.h"
+#include "supervisor/protocol/check.h"
 #include "supervisor/protocol/result.h"
 #include "supervisor/run_start.h"
 #include "supervisor/worker_program.h"
@@ -64,6 +65,8 @@ struct SupervisorOptions {
   std::function<void(core::Tell::Level, const std::string&)> on_tell;
   std::function<void(const RunFigures&)> on_figures;  // at most ten times a second, and at every change
   std::function<void(const core::Record&)> on_journal;
+  // Ends the process with kViolationStatus, without destructors. For tests, which stay.
+  std::function<void()> end_process = leave_process;
 };
 
 class Supervisor {

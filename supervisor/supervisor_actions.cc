@@ -161,6 +161,18 @@ void Supervisor::Impl::perform(core::EndRun& action) {
   end_reason_ = action.reason;
 }
 
+// Its workers and agents find their supervisor gone, as they do when it is killed.
+void Supervisor::Impl::perform(core::EndProcess& action) {
+  const std::string& name = options_.settings.run_name;
+  tell(core::Tell::Level::kError, "internal error: " + action.rule +
+                                      ". Nothing of this was carried out, and the workers train on. Take the run over "
+                                      "within " +
+                                      std::to_string(options_.orphan_grace_ms / 1000) +
+                                      " s: elastictrain run --resume " + name + ". Please report this with " +
+                                      journal_->path());
+  options_.end_process();
+}
+
 void Supervisor::Impl::journal(const core::Record& record, bool sync) {
   if (journal_ && journal_->write(record, sync)) {
     const core::Journal state = membership_.state_record();

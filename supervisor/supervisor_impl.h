@@ -123,6 +123,7 @@ class Supervisor::Impl {
   void perform(core::Reply& action);
   void perform(core::Tell& action);
   void perform(core::EndRun& action);
+  void perform(core::EndProcess& action);
   void perform(core::AskAgent& action);
   void perform(core::KeepWarm& action);
   void perform(core::EndWarm& action);

@@ -31,8 +31,8 @@ struct SpawnWorker {
   std::uint32_t slot = 0;
   std::uint32_t slots = 1;  // on the host
   // Environment of the worker for programs that expect torch's variables. The ranks of joiners are those that they get
-  // if everything goes to plan, but for 0 where no worker has it any more (RunSettings::keeps_first); the session's rank
-  // is authoritative.
+  // if everything goes to plan, but for 0 where no worker has it any more (RunSettings::keeps_first); the session's
+  // rank is authoritative.
   std::uint32_t rank = 0;
   std::uint32_t local_rank = 0;
   std::uint32_t world_size = 1;
@@ -103,8 +103,14 @@ struct EndRun {
   bool suspended = false;  // it left with a checkpoint, and goes on when its cluster leases slots to it
 };
 
+// A rule of the state is broken, which is an error of this program. The process ends, with status 70 and without a word
+// to anybody; the run trains on, and another supervisor takes it over. Nothing but its record is in the same step.
+struct EndProcess {
+  std::string rule;
+};
+
 using Action = std::variant<LaunchAgent, StopAgent, SpawnWorker, StopWorker, SendToWorkers, ArmTimer, CancelTimer,
-                            Journal, Reply, Tell, EndRun, AskAgent, KeepWarm, EndWarm>;
+                            Journal, Reply, Tell, EndRun, EndProcess, AskAgent, KeepWarm, EndWarm>;
 using Actions = std::vector<Action>;
 
 }  // namespace elastictrain::core

@@ -1,6 +1,6 @@
 // Purpose: the conditions that must hold after every step of the state machine, checked from outside: from the actions
-// that it requested and the roster that it keeps. A violation is a bug; the caller ends the run instead of training on
-// in a wrong state.
+// that it requested and the roster that it keeps. A violation is a bug; the caller drops the actions and ends its
+// process instead of acting on a wrong state.
 //
 // Ownership and thread: those of the state machine. Cost: proportional to the actions, plus the roster if `whole`.
 #pragma once

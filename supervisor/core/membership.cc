@@ -80,6 +80,7 @@ Membership::Impl::Impl(RunSettings settings, std::function<Token()> make_token)
 }
 
 Actions Membership::Impl::step(const Event& event, Instant now) {
+  if (broken_) return {};
   out_.begin_step(now);
   const Phase before = phase();
   switch (handling(before, event)) {
@@ -94,7 +95,7 @@ Actions Membership::Impl::step(const Event& event, Instant now) {
   }
   const bool whole = out_.must_look();
   while (out_.must_look() && !end_.over) advance();
-  check(event, before, whole);
+  if (const auto broken = find_broken(event, before, whole)) return end_process(event, *broken);
   return out_.take_actions();
 }
 
@@ -123,13 +124,20 @@ void Membership::Impl::advance() {
   if (!end_.over) hosts_.release_agents();
 }
 
-void Membership::Impl::check(const Event& event, Phase before, bool whole) {
-  const auto broken = invariants_.check(event, out_.actions(),
-                                        {roster_, training_.members, training_.generation, before, phase(), whole});
-  if (!broken) return;
-  out_.journal(record::InvariantBroken{core::name_of(event), *broken}, true);
-  if (end_.over) return;
-  ending_.fail_run(70, "internal error: " + *broken + ". Please report this with the run's journal.");
+std::optional<std::string> Membership::Impl::find_broken(const Event& event, Phase before, bool whole) {
+  auto broken = invariants_.check(event, out_.actions(),
+                                  {roster_, training_.members, training_.generation, before, phase(), whole});
+  if (!broken && settings_.also_holds) broken = settings_.also_holds(out_.actions());
+  return broken;
+}
+
+// What a wrong state has decided must neither leave the process nor be in the journal that the next one reads.
+Actions Membership::Impl::end_process(const Event& event, const std::string& rule) {
+  broken_ = true;
+  (void)out_.take_actions();
+  out_.journal(record::InvariantBroken{core::name_of(event), rule}, true);
+  out_.emit(EndProcess{rule});
+  return out_.take_actions();
 }
 
 void Membership::Impl::dispatch(const Event& event) {

@@ -122,7 +122,8 @@ class Membership::Impl {
   void worker_timer_fired(TimerKind kind, Worker& worker);
   void advance();
   Phase phase() const;
-  void check(const Event& event, Phase before, bool whole);
+  std::optional<std::string> find_broken(const Event& event, Phase before, bool whole);
+  Actions end_process(const Event& event, const std::string& rule);
 
   // --- The state
   RunSettings settings_;
@@ -138,6 +139,7 @@ class Membership::Impl {
   HangDetector hangs_;
   HostHealth health_;
   Invariants invariants_;
+  bool broken_ = false;  // one of them; the state is wrong, and no step follows
 
   // --- The components that change it
   Audit audit_;

@@ -20,6 +20,7 @@ template void Outbox::emit(Journal);
 template void Outbox::emit(Reply);
 template void Outbox::emit(Tell);
 template void Outbox::emit(EndRun);
+template void Outbox::emit(EndProcess);
 
 void Outbox::begin_step(Instant now) {
   now_ = now;

@@ -10,6 +10,7 @@
 
 #include "heuristics/batch_plan.h"
 #include "heuristics/learning_rate.h"
+#include "supervisor/core/action.h"
 #include "supervisor/protocol/ids.h"
 #include "supervisor/protocol/plan_messages.h"
 
@@ -86,6 +87,9 @@ struct RunSettings {
   bool keeps_first = false;      // a program that may keep the RANK of its start: a lost rank 0 gets a successor
   // What is on disk, which only the caller knows, may give the end another status. Empty: never.
   std::function<RunResult(RunResult)> judge_end;
+
+  // One rule more that every step must keep, for tests, which break it: what is broken in a step with these actions.
+  std::function<std::optional<std::string>(const Actions&)> also_holds;
 
   // The host source is polled repeatedly, so waiting for hosts makes sense when too few answer at the start.
   bool hosts_may_appear = false;

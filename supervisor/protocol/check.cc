@@ -35,6 +35,10 @@ void end_on_violation(const char* file, int line, const char* what) {
   // Past the stream of standard error: what a buffer holds is lost.
   ::dprintf(STDERR_FILENO, "elastictrain: internal error: %s\n", text.data());
   if (const auto observer = violation_observer.exchange(nullptr)) observer(text.data());
+  leave_process();
+}
+
+void leave_process() {
   // Not fflush(): the thread that holds the lock may never release it.
   if (::ftrylockfile(stdout) == 0) ::fflush_unlocked(stdout);
   ::_exit(kViolationStatus);

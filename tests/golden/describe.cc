@@ -111,6 +111,9 @@ std::string text_of(const Tell& a) {
 std::string text_of(const EndRun& a) {
   return "END " + std::to_string(a.exit_status) + ": " + a.reason + (a.suspended ? " (suspended)" : "");
 }
+std::string text_of(const EndProcess& a) {
+  return "END OF THE PROCESS: " + a.rule;
+}
 
 }  // namespace
 

@@ -69,6 +69,7 @@ class SupervisorProcess {
   void perform(const core::Reply& action);
   void perform(const core::Tell&) {}
   void perform(const core::EndRun& action);
+  void perform(const core::EndProcess&) { crash(); }
   void perform_all(const core::Actions& actions);
   void check_journal();
   void check_warm();

@@ -2,8 +2,10 @@
 #include <doctest/doctest.h>
 #include <sys/stat.h>
 
+#include <algorithm>
 #include <asio/io_context.hpp>
 #include <fstream>
+#include <thread>
 
 #include "launcher/process/boot_id.h"
 #include "supervisor/core/journal_fold.h"
@@ -74,6 +76,53 @@ TEST_CASE("a run is taken over with its agents, its workers and its generation, 
   CHECK(scene.launcher.launches == launches);
   CHECK(scene.launcher.over.size() == 2);  // and no agent is left
   CHECK(scene.journal_has("run_resumed"));
+}
+
+// As the end of the process does.
+struct ProcessEnded {};
+
+TEST_CASE("a broken rule ends the supervisor before anything of its step leaves, and its workers are taken over") {
+  LostSupervisor scene;
+  scene.options.settings.also_holds = [](const core::Actions& actions) -> std::optional<std::string> {
+    const auto spawns = [](const core::Action& action) {
+      const auto* spawn = std::get_if<core::SpawnWorker>(&action);
+      return spawn != nullptr && spawn->worker.value > 2;
+    };
+    if (std::ranges::none_of(actions, spawns)) return std::nullopt;
+    return "no third worker";
+  };
+  scene.options.end_process = [] { throw ProcessEnded(); };
+  REQUIRE(scene.open().ok());
+  scene.user = std::thread([&] {
+    scene.before = scene.status_when([](const Json& s) { return is_whole(s, 2); });
+    scene.ask(R"({"command":"resize","workers":3})");
+  });
+  CHECK_THROWS_AS(scene.supervisor->run(), ProcessEnded);
+  scene.launcher.supervisor = nullptr;
+  scene.supervisor.reset();
+  scene.user.join();
+  REQUIRE(!scene.before.is_null());
+  CHECK(scene.journal().back()["event"] == "invariant_broken");
+  CHECK(scene.journal().back()["what"] == "no third worker");
+  CHECK(!scene.journal_has("spawn", "\"worker\":3"));
+  CHECK(scene.reported.find("internal error: no third worker. Nothing of this was carried out") != std::string::npos);
+  CHECK(scene.reported.find("elastictrain run --resume job") != std::string::npos);
+
+  scene.options.settings.also_holds = nullptr;
+  scene.options.start = RunStart::kTakeOver;
+  REQUIRE(scene.open().ok());
+  Json after;
+  const int status = scene.run([&] {
+    after = scene.status_when([](const Json& s) { return is_whole(s, 2); });
+    scene.ask(R"({"command":"stop"})");
+    while (control::is_live(scene.options.run_directory)) std::this_thread::sleep_for(milliseconds(5));
+  });
+  INFO(scene.reported);
+  REQUIRE(!after.is_null());
+  CHECK(ids_of(after) == ids_of(scene.before));
+  CHECK(after["generation"] == scene.before["generation"]);
+  CHECK(after["workers"][0]["pid"] == scene.before["workers"][0]["pid"]);
+  CHECK(status == 0);
 }
 
 TEST_CASE("if no agent reconnects the hosts are started again, and numbers continue") {
