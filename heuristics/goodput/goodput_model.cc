@@ -14,6 +14,7 @@ constexpr double kMin = 1e-8;
 constexpr double kMax = 1e5;
 constexpr double kMaxOverlap = 10;
 constexpr int kBatches = 50;
+constexpr double kOptimism = 0.2;  // weight of exchange that no measurement tells from computation
 
 // Logarithms of the six times, then g itself.
 Vector encoded(const GoodputParameters& p) {
@@ -34,12 +35,15 @@ GoodputParameters decoded(const Vector& x) {
 struct Seen {
   bool several_hosts = false, several_hosts_more = false, one_host = false, one_host_more = false,
        several_batches = false;
+  bool parts = false;  // what of a step is computation: it was measured, or one worker was alone
   double mean_gradient_s = 0;
 };
 
 Seen seen_in(const std::vector<GoodputSample>& samples) {
   Seen seen;
   std::set<double> batches;
+  std::set<std::uint32_t> sizes;
+  double shortest_s = kMax;  // of one batch, the most that a gradient can take
   for (const auto& sample : samples) {
     const bool spread = sample.place.hosts > 1;
     const bool more = sample.place.workers > 2;
@@ -47,11 +51,18 @@ Seen seen_in(const std::vector<GoodputSample>& samples) {
     seen.several_hosts_more |= spread && more;
     seen.one_host |= !spread && sample.place.workers > 1;
     seen.one_host_more |= !spread && more;
+    seen.parts |= sample.compute_s > 0 || sample.place.workers == 1;
     batches.insert(sample.local_batch);
-    seen.mean_gradient_s +=
-        (sample.compute_s > 0 ? sample.compute_s : sample.step_s) / static_cast<double>(samples.size());
+    sizes.insert(sample.place.workers);
+    const double computed_s = sample.compute_s > 0 ? sample.compute_s : sample.step_s;
+    shortest_s = std::min(shortest_s, computed_s);
+    seen.mean_gradient_s += computed_s / static_cast<double>(samples.size());
   }
   seen.several_batches = batches.size() > 1;
+  if (!seen.several_batches) seen.mean_gradient_s = std::min(seen.mean_gradient_s, shortest_s);
+  if (!seen.parts && sizes.size() == 1) seen.several_hosts = seen.one_host = false;
+  if (!seen.several_hosts) seen.several_hosts_more = false;
+  if (!seen.one_host) seen.one_host_more = false;
   return seen;
 }
 
@@ -69,7 +80,15 @@ Bounds bounds_for(const Seen& seen) {
   return bounds;
 }
 
-Vector squares(const GoodputParameters& p, const std::vector<GoodputSample>& samples) {
+// How much longer than its computation a step is, as a mean of logarithms.
+double exchange(const GoodputParameters& p, const std::vector<GoodputSample>& samples) {
+  double sum = 0;
+  for (const auto& sample : samples)
+    sum += std::log(step_s(p, sample.place, sample.local_batch) / gradient_s(p, sample.local_batch));
+  return sum / static_cast<double>(samples.size());
+}
+
+Vector squares(const GoodputParameters& p, const std::vector<GoodputSample>& samples, const Seen& seen) {
   const double each = 1 / std::sqrt(static_cast<double>(samples.size()));
   Vector all;
   for (const auto& sample : samples) {
@@ -79,6 +98,7 @@ Vector squares(const GoodputParameters& p, const std::vector<GoodputSample>& sam
   all.push_back(std::sqrt(1e-3) * (p.overlap - 1));
   all.push_back(0.1 * p.net_s_per_worker / p.net_s);
   all.push_back(0.1 * p.local_s_per_worker / p.local_s);
+  if (!seen.parts) all.push_back(kOptimism * exchange(p, samples));
   return all;
 }
 
@@ -149,11 +169,14 @@ std::optional<GoodputParameters> fit_goodput(const std::vector<GoodputSample>& g
   const Seen seen = seen_in(samples);
   const Bounds bounds = bounds_for(seen);
   // First a sum of squares, because it converges fast from a distance; then the objective itself.
-  const auto loss = [&](const Vector& x) { return fit_loss(decoded(x), samples); };
+  const auto loss = [&](const Vector& x) {
+    const GoodputParameters p = decoded(x);
+    return fit_loss(p, samples) + (seen.parts ? 0 : kOptimism * exchange(p, samples));
+  };
   Vector nearest;
   for (const auto& start : before ? std::vector{*before} : starts_for(samples, seen)) {
     const auto found =
-        least_squares([&](const Vector& x) { return squares(decoded(x), samples); }, encoded(start), bounds);
+        least_squares([&](const Vector& x) { return squares(decoded(x), samples, seen); }, encoded(start), bounds);
     if (nearest.empty() || loss(found.at) < loss(nearest)) nearest = found.at;
   }
   const Minimum best = nelder_mead(loss, nearest, bounds, 0.1, 600);

@@ -21,6 +21,7 @@ namespace {
 constexpr double kKnownNoise = 0.3;    // relative error below which the noise scale is used
 constexpr std::size_t kMaxCells = 40;  // the most recently seen (hosts, workers, batch) that are kept
 constexpr double kMemorySteps = 200;   // that the means of a cell are over
+constexpr double kPerfect = 0.9;       // of the speed of a worker that two sizes keep: scaling that costs nothing
 constexpr double kChanged = 0.2;       // of a step's time, as a logarithm: the job is another one than before
 
 struct GoodputSettings {
@@ -242,7 +243,14 @@ class Goodput final : public PerJobPolicy<State> {
                                    settings_.utility_low, settings_.utility_high, now.goodput),
                        {{"utility", now.utility}, {"goodput", now.goodput}}};
     if (state.changed_s > 0 && view.now_s - state.changed_s < settings_.min_s) return;
-    if (best.workers != job.workers) {
+    if (const std::uint32_t look = best.workers <= state.max_seen ? size_to_look_at(job, state) : 0; look != 0) {
+      decision.workers = look;
+      decision.reason = {
+          "probe",
+          format_text("no time of a gradient shows how fast one worker is beside each of %u: the next size is %u",
+                      smallest_seen(state), look),
+          {{"size", look}}};
+    } else if (best.workers != job.workers) {
       decision.workers = best.workers;
       decision.reason.code = best.workers > job.workers ? "utility_high" : "utility_low";
       decision.reason.text += format_text("; with %u workers %.2f, %.4g/s", best.workers, best.utility, best.goodput);
@@ -264,6 +272,34 @@ class Goodput final : public PerJobPolicy<State> {
                                         best.local_batch, job.batch.per_worker, *model.noise_scale);
     decision.reason.numbers.emplace_back("per_worker_batch", best.local_batch);
     decision.reason.numbers.emplace_back("noise_scale", *model.noise_scale);
+  }
+
+  static std::uint32_t smallest_seen(const State& state) {
+    std::uint32_t smallest = UINT32_MAX;
+    for (const auto& [place, cell] : state.cells) smallest = std::min(smallest, cell.sample.place.workers);
+    return smallest;
+  }
+
+  // If nothing tells computation from exchange: half of the first size, then the least, unless two sizes scale
+  // perfectly. 0: none.
+  std::uint32_t size_to_look_at(const JobView& job, const State& state) const {
+    const std::uint32_t smallest = smallest_seen(state), least = std::max(job.min_workers, 1U);
+    if (!settings_.adapt_size || smallest <= least) return 0;
+    double rate = 0;  // of a worker, in samples per second
+    double rate_of_more = 0;
+    std::uint32_t more = UINT32_MAX;
+    for (const auto& [place, cell] : state.cells) {
+      if (cell.compute_steps > 0) return 0;
+      const GoodputSample& sample = cell.sample;
+      const double of_a_worker = sample.local_batch / sample.step_s;
+      if (sample.place.workers == smallest) {
+        rate = std::max(rate, of_a_worker);
+      } else if (sample.place.workers <= more) {
+        rate_of_more = sample.place.workers < more ? of_a_worker : std::max(rate_of_more, of_a_worker);
+        more = sample.place.workers;
+      }
+    }
+    return rate_of_more >= kPerfect * rate ? 0 : more == UINT32_MAX ? std::max(least, smallest / 2) : least;
   }
 
   // The utility falls with the size, so bisection finds the middle of the band.

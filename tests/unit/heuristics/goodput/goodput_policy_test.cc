@@ -3,6 +3,7 @@
 #include <doctest/doctest.h>
 
 #include <cmath>
+#include <utility>
 
 #include "heuristics/goodput/goodput_model.h"
 #include "tests/unit/heuristics/batch/batch_job.h"
@@ -100,6 +101,52 @@ TEST_CASE("the batch of a single worker is the best one for the noise of its gra
   CHECK(goodput(job, place_of(1), run.job.batch.per_worker) > 0.95 * best);
   model.reports_halves = false;
   CHECK(run_batch_job(*make_policy(goodput_policy(), parameters), model, 3600).settings.size() == 1);
+}
+
+// Without the time of a gradient, one size does not show how fast one worker is.
+TEST_CASE("a job begun at several workers, whose gradients are not timed, ends where the true utility is in the band") {
+  struct Job {
+    double first_s;
+    double each_s;
+    std::uint32_t max;
+    std::uint32_t start;
+  };
+  for (const Job& exchange :
+       {Job{0, 0.003, 32, 2}, Job{0, 0.003, 32, 8}, Job{0, 0, 32, 8}, Job{0.1, 0.02, 8, 8}, Job{0, 0.012, 32, 8}}) {
+    const auto step_of = [&](std::uint32_t workers) {
+      return 0.064 + (workers > 1 ? exchange.first_s + exchange.each_s * (workers - 1) : 0);
+    };
+    const auto policy = make_policy(goodput_policy(),
+                                    {{"adapt_batch", false}, {"settle_steps", 15.0}, {"refit_s", 2.0}, {"min_s", 2.0}});
+    const auto state = policy->initial_state();
+    Rng rng(1);
+    ClusterView view;
+    view.hosts.push_back({.name = "a", .slots = exchange.max});
+    JobView job{.name = "j", .workers = exchange.start, .target = exchange.start, .max_workers = exchange.max};
+    job.base_batch = job.batch.per_worker = 16;
+    int changes = 0;
+    for (int i = 0; i < 400; ++i) {
+      job.global_batch = 16 * job.workers;
+      job.members.assign(job.workers, {.steps = 5, .step_s = step_of(job.workers)});
+      const double begin_s = std::exchange(view.now_s, view.now_s + 5 * step_of(job.workers));
+      job.intervals = {{.begin_s = begin_s,
+                        .end_s = view.now_s,
+                        .workers = job.workers,
+                        .steps = 5,
+                        .samples = 5 * job.global_batch,
+                        .global_batch = job.global_batch}};
+      view.jobs = {job};
+      const auto decision = policy->decide(view, *state, rng).jobs[0];
+      if (decision.workers && *decision.workers != job.workers) ++changes;
+      job.workers = job.target = decision.workers.value_or(job.workers);
+    }
+    const double utility = step_of(1) / step_of(job.workers);
+    CAPTURE(exchange.start);
+    CAPTURE(job.workers);
+    CHECK(changes <= 6);
+    CHECK((utility > 0.32 || job.workers == 1));
+    CHECK((utility < 0.68 || job.workers == exchange.max));
+  }
 }
 
 TEST_CASE("the learning rate follows the batch by the gain") {
