@@ -1,7 +1,6 @@
 // `elastictrain sweep`: a search over a program's parameters, whose trials are jobs of a cluster.
 #include <unistd.h>
 
-#include <algorithm>
 #include <filesystem>
 #include <iostream>
 #include <memory>
@@ -11,6 +10,7 @@
 #include "cli/commands/live_run.h"
 #include "cli/commands/sweep_run.h"
 #include "cli/config/load.h"
+#include "cli/output/shell_text.h"
 #include "cli/output/style.h"
 #include "supervisor/protocol/json_text.h"
 
@@ -61,23 +61,9 @@ int fail_sweep(const std::string& text, int status) {
   return status;
 }
 
-// Words that a shell reads as they are.
-std::string quoted(const std::string& word) {
-  const auto is_plain = [](char one) {
-    return std::isalnum(static_cast<unsigned char>(one)) != 0 ||
-           std::string_view("-_=./:,+@%").find(one) != std::string_view::npos;
-  };
-  if (!word.empty() && std::all_of(word.begin(), word.end(), is_plain)) return word;
-  std::string text = "'";
-  for (const char one : word) text += one == '\'' ? std::string("'\\''") : std::string(1, one);
-  return text + "'";
-}
-
 int show_trials(const std::vector<SweepTrial>& trials) {
   for (const SweepTrial& trial : trials) {
-    std::cout << "elastictrain submit --name " << trial.name;
-    for (const std::string& word : trial.words) std::cout << " " << quoted(word);
-    std::cout << "\n";
+    std::cout << "elastictrain submit --name " << trial.name << " " << shell_text(trial.words) << "\n";
   }
   return std::cout.flush() ? kExitSuccess : kExitFailure;
 }

@@ -77,7 +77,7 @@ Result<SweepState> SweepState::open(const SweepFile& file, const std::vector<Swe
   return state;
 }
 
-Status SweepState::save() const {
+Status SweepState::save() {
   nlohmann::json kept = {{"trials", nlohmann::json::array()}};
   for (std::size_t i = 0; i < planned_.size(); ++i) {
     nlohmann::json one = {
@@ -86,8 +86,11 @@ Status SweepState::save() const {
     if (trials[i].status) one["status"] = *trials[i].status;
     kept["trials"].push_back(std::move(one));
   }
-  if (const std::error_code failed = write_whole_file(path_, json_text(kept, 1) + "\n"))
+  std::string text = json_text(kept, 1) + "\n";
+  if (text == written_) return {};
+  if (const std::error_code failed = write_whole_file(path_, text))
     return Error{ErrorCode::kIo, "cannot write " + path_ + ": " + failed.message()};
+  written_ = std::move(text);
   return {};
 }
 

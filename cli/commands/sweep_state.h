@@ -27,13 +27,15 @@ class SweepState {
 
   std::vector<TrialState> trials;  // in the order of the sweep's
 
-  Status save() const;
+  // Writes the file if something has changed since it was written last.
+  Status save();
 
  private:
   SweepState(std::string path, std::vector<SweepTrial> planned);
 
   std::string path_;
   std::vector<SweepTrial> planned_;
+  std::string written_;
 };
 
 }  // namespace elastictrain::cli
