@@ -18,6 +18,7 @@ import failures
 import footprint
 import gpu
 import gpu_torch
+import held_out
 import jobs
 import leases
 import mpi
@@ -105,6 +106,7 @@ BENCHMARKS = {
     "sim-policies": (cluster.sim_policies, "all sharing policies on 11 Philly and 10 ITP clusters"),
     "sim-itp": (cluster.sim_itp, "69,351 jobs on 2,000 GPUs under AFS-L: time, memory, changes a job"),
     "sim-ours": (cluster.sim_ours, "our own sharing policy against AFS-L, and against the best without lengths"),
+    "sim-held-out": (held_out.sim_held_out, "our own sharing policy on loads that no constant was chosen on"),
     "sim-restart-price": (cluster.sim_restart_price, "what changes cost by swap and by restart, jobs of hours and minutes"),
     "hand-over": (leases.hand_over, "a slot recalled from one run until another's worker is ready on it; idle time of both"),
     "packing": (jobs.packing, "two jobs in one slot of a live cluster: a pair that gains is kept, one that loses is undone"),
