@@ -10,6 +10,7 @@ Curve::Curve(std::vector<Point> points, std::string name, OnHosts on_hosts)
     : name_(std::move(name)), on_hosts_(std::move(on_hosts)), elastic_(points.size() > 1) {
   fill_as_is(points);
   fill_best();
+  fill_corners();
 }
 
 void Curve::fill_as_is(const std::vector<Point>& points) {
@@ -35,6 +36,20 @@ void Curve::fill_best() {
     inverse_.push_back(1 / best_[slots]);
     gain_with_.push_back((with - best_[slots]) / with);
     gain_without_.push_back((with - best_[slots]) / best_[slots]);
+  }
+}
+
+// The upper hull of what is right of each count: its first corner, and those behind it, which have been found before.
+void Curve::fill_corners() {
+  constexpr double kSameSlope = 1e-9;
+  next_corner_.assign(cap_ + 1, cap_);
+  const auto slope = [&](std::uint32_t from, std::uint32_t to) { return (best_[to] - best_[from]) / (to - from); };
+  for (std::uint32_t slots = cap_; slots-- > 0;) {
+    std::uint32_t corner = slots + 1;
+    while (corner < cap_ && slope(corner, next_corner_[corner]) > slope(slots, corner) * (1 + kSameSlope)) {
+      corner = next_corner_[corner];
+    }
+    next_corner_[slots] = corner;
   }
 }
 

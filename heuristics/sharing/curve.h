@@ -48,6 +48,9 @@ class Curve {
   std::optional<double> on_hosts(std::uint32_t slots, std::uint32_t hosts) const;
   // Any count: lines between whole counts, constant from the cap on.
   double best_at(double slots) const;
+  // From a whole count below the cap: the larger one up to which each slot adds most in the mean. The next one where
+  // the curve is concave, the end of the step where it has steps.
+  std::uint32_t next_corner(std::uint32_t slots) const { return next_corner_[slots]; }
   // 1 / best(slots), infinite at 0.
   double inverse(std::uint32_t slots) const { return inverse_[slots]; }
   // What one more slot adds, relative to the throughput with it and without it. 0 at the cap, infinite without slots.
@@ -57,11 +60,13 @@ class Curve {
  private:
   void fill_as_is(const std::vector<Point>& points);
   void fill_best();
+  void fill_corners();
 
   std::string name_;
   OnHosts on_hosts_;
   bool elastic_ = false;
   std::uint32_t cap_ = 0;
+  std::vector<std::uint32_t> next_corner_;                                 // by count
   std::vector<double> as_is_, best_, inverse_, gain_with_, gain_without_;  // by count
 };
 

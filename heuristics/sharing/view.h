@@ -31,6 +31,7 @@ struct JobView {
   double running_s = 0;          // time with slots
   double attained_slot_s = 0;    // slots x time held
   double first_start_s = kNever;
+  double start_s = 0;        // of its workers, as measured; 0: it costs nothing, or is not known
   double cpus_per_slot = 0;  // what one slot takes of the other resources; 0: nothing that is scarce
   double memory_per_slot_bytes = 0;
 

@@ -180,6 +180,8 @@ class Simulation {
     if (options_.length_error > 0)
       life.said = std::exp(std::normal_distribution<>(0, options_.length_error)(error_rng_));
     job.remaining = options_.lengths_known ? given.work * life.said : sharing::kUnknown;
+    const bool swaps = options_.cost.kind == Cost::Kind::kSwap;
+    job.start_s = swaps ? options_.cost.start_s : 0;
     job.packs = options_.settings.packs;
     job.alone_rate = curve.as_is(job.requested);
     view_.jobs.push_back(job);

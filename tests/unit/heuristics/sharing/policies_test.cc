@@ -33,6 +33,20 @@ TEST_CASE("a curve is made monotone, interpolated by throughput, and ends where 
   CHECK_FALSE(Curve({{8, 1}}).elastic());
 }
 
+TEST_CASE("the corners of a curve: each count where it is concave, the end of a step otherwise") {
+  const auto corners = [](const Curve& curve) {
+    std::vector<std::uint32_t> next;
+    for (std::uint32_t slots = 0; slots < curve.cap(); ++slots) next.push_back(curve.next_corner(slots));
+    return next;
+  };
+  using Corners = std::vector<std::uint32_t>;
+  CHECK(corners(*curve_of({1, 1.8, 2.3, 2.6})) == Corners{1, 2, 3, 4});
+  CHECK(corners(*linear_curve(4)) == Corners{1, 2, 3, 4});
+  CHECK(corners(*curve_of({1, 1, 1, 4})) == Corners{1, 4, 4, 4});
+  CHECK(corners(*curve_of({0.5, 0.5, 3, 3, 4, 8})) == Corners{6, 6, 3, 6, 6, 6});
+  CHECK(corners(*curve_of({0.5, 0.5, 6, 6, 6, 8})) == Corners{3, 3, 3, 6, 6, 6});
+}
+
 TEST_CASE("AFS-L grants A, B, C, A, B, B in its worked example, by scan and by bracket") {
   const auto trace = three_jobs();
   CHECK(slots_by(*make_afs_l(), view_of(trace, 6)) == Slots{2, 3, 1});
@@ -202,6 +216,44 @@ TEST_CASE("our own policy serves the older of jobs that are alike first, whether
   CHECK(slots_by(*make_worth(), view) == Slots{1, 1, 1, 1, 0, 0, 0, 0});
   for (JobView& job : view.jobs) job.remaining = kUnknown;
   CHECK(slots_by(*make_worth(), view) == Slots{1, 1, 1, 1, 0, 0, 0, 0});
+}
+
+TEST_CASE("our own policy goes up a step of a curve at once") {
+  const auto steps = curve_of({1, 1, 1, 6, 6, 6, 6, 12});
+  const auto trace = trace_of({job_of(100, steps), job_of(100, steps)});
+  CHECK(slots_by(*make_worth(), view_of(trace, 8)) == Slots{8, 0});
+  const auto flatter = curve_of({1, 1, 1, 6, 6, 6, 6, 7});
+  const auto other = trace_of({job_of(100, flatter), job_of(100, flatter)});
+  CHECK(slots_by(*make_worth(), view_of(other, 8)) == Slots{4, 4});
+}
+
+// Two starts are 20 s. Of 10 units of work the new job does 10 / (20 + 10 / k) a second on k slots: 0.33, 0.4; 0.44 on
+// an equal share. Times its weight of 1.34 its first slot brings 1.01, its second 0.20; the other's bring 1.05 / 4
+// each.
+TEST_CASE("our own policy does not spread over the cluster what ends about as soon as workers start") {
+  const auto trace = trace_of({job_of(1000, linear_curve(8)), job_of(10, linear_curve(8))});
+  View view = view_of(trace, 8);
+  view.jobs[0].held = 8;
+  CHECK(slots_by(*make_worth(), view) == Slots{0, 8});
+  for (JobView& job : view.jobs) job.start_s = 10;
+  CHECK(slots_by(*make_worth(), view) == Slots{7, 1});
+}
+
+TEST_CASE("our own policy serves a job of which no work is left") {
+  const auto trace = trace_of({job_of(1000, linear_curve(8)), job_of(0, linear_curve(8))});
+  View view = view_of(trace, 8);
+  view.jobs[0].held = 8;
+  for (JobView& job : view.jobs) job.start_s = 10;
+  CHECK(slots_by(*make_worth(), view) == Slots{7, 1});
+}
+
+TEST_CASE("our own policy gives no slots to a job that ends before workers would train there") {
+  const auto trace = trace_of({job_of(30, linear_curve(8)), job_of(1000, linear_curve(8))});
+  View view = view_of(trace, 8);
+  for (JobView& job : view.jobs) job.held = 4;
+  CHECK(slots_by(*make_worth(), view) == Slots{8, 0});
+  for (JobView& job : view.jobs) job.start_s = 10;
+  CHECK(slots_by(*make_worth(), view) == Slots{4, 4});
 }
 
 TEST_CASE("with fewer slots than jobs, Themis serves those with the largest ratios") {
