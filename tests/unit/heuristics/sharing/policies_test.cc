@@ -256,6 +256,23 @@ TEST_CASE("our own policy gives no slots to a job that ends before workers would
   CHECK(slots_by(*make_worth(), view) == Slots{4, 4});
 }
 
+TEST_CASE("before jobs have ended, our own policy serves jobs in turns that double, the older first") {
+  const auto trace = trace_of(std::vector(2, job_of(100000, linear_curve(1))));
+  View view = view_of(trace, 1);
+  const auto slots_after = [&](double older_s, double younger_s) {
+    for (JobView& job : view.jobs) job.remaining = kUnknown;
+    view.jobs[0].done = older_s;
+    view.jobs[1].done = younger_s;
+    return slots_by(*make_worth(), view);
+  };
+  CHECK(slots_after(5000, 3700) == Slots{1, 0});  // both in the second level, of 7,200 s
+  CHECK(slots_after(5000, 3000) == Slots{0, 1});
+  for (JobView& job : view.jobs) job.start_s = 10;  // levels of 200, 400, 800 s
+  CHECK(slots_after(150, 0) == Slots{1, 0});
+  CHECK(slots_after(250, 50) == Slots{0, 1});
+  CHECK(slots_after(390, 210) == Slots{1, 0});
+}
+
 TEST_CASE("with fewer slots than jobs, Themis serves those with the largest ratios") {
   const auto trace =
       trace_of({job_of(100, linear_curve(8)), job_of(100, linear_curve(8)), job_of(100, linear_curve(8))});
