@@ -21,6 +21,7 @@ import gpu_torch
 import held_out
 import jobs
 import leases
+import live_small
 import mpi
 import network
 import operate
@@ -113,6 +114,7 @@ BENCHMARKS = {
     "migration": (jobs.migration, "a job of one slot moves to another host to make room: until its first step there, and its idle steps"),
     "live-slices": (jobs.live_slices, "4 jobs on 2 slots of a live cluster in turns of 5 s: steps of all together"),
     "live-burst": (jobs.live_burst, "30 submissions in 10 s on 16 slots of a live cluster: idle time, steps of the first job"),
+    "live-small": (live_small.live_small, "7 small jobs that start slowly on 4 slots of a live cluster, every policy: slots that train"),
     "live-predicted": (jobs.live_predicted, "20 jobs in ten minutes on 16 slots of a live cluster, and what the simulator says of them"),
     "early-feedback": (jobs.early_feedback, "24 jobs of a minute on 4 slots until each has made 20 steps: in turns and by fifo"),
     "sweep": (sweep.sweep, "9 settings of a program on 2 slots until the best one is known: stopped early in turns, and by fifo"),
