@@ -26,6 +26,12 @@ const char* name(Why why) {
       return "packing_kept";
     case Why::kUndone:
       return "packing_undone";
+    case Why::kStarted:
+      return "started";
+    case Why::kStarts:
+      return "waits_for_starts";
+    case Why::kPays:
+      return "start_costs";
     case Why::kSaid:
       return "own_reason";
   }

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "heuristics/sharing/curve.h"
+#include "heuristics/sharing/starts.h"
 
 namespace elastictrain::heuristics::sharing {
 
@@ -31,7 +32,9 @@ struct JobView {
   double running_s = 0;          // time with slots
   double attained_slot_s = 0;    // slots x time held
   double first_start_s = kNever;
-  double start_s = 0;        // of its workers, as measured; 0: it costs nothing, or is not known
+  std::uint32_t least = 1;  // fewer slots are of no use to it
+  double start_s = 0;       // of its workers, as measured; 0: it costs nothing, or is not known
+  Starts starts;
   double cpus_per_slot = 0;  // what one slot takes of the other resources; 0: nothing that is scarce
   double memory_per_slot_bytes = 0;
 
@@ -74,17 +77,20 @@ struct View {
 };
 
 enum class Why : std::uint8_t {
-  kWaits,   // no room for it now
-  kFits,    // its turn, and its request fits
-  kQueue,   // number: its queue
-  kFair,    // number: what the policy holds equal (slots, dominant share, finish-time ratio)
-  kGain,    // number: what its last slot gains
-  kAlone,   // all jobs have as much as they can use
-  kTurn,    // number: until when its time slice lasts
-  kTried,   // it shares slots, and that is being measured; number: both speeds relative to those alone, 0: none yet
-  kKept,    // the same, and it pays; number: as kTried
-  kUndone,  // it shared slots, and that did not pay; number: as kTried
-  kSaid,    // as a policy from outside says: Decision::reasons
+  kWaits,    // no room for it now
+  kFits,     // its turn, and its request fits
+  kQueue,    // number: its queue
+  kFair,     // number: what the policy holds equal (slots, dominant share, finish-time ratio)
+  kGain,     // number: what its last slot gains
+  kAlone,    // all jobs have as much as they can use
+  kTurn,     // number: until when its time slice lasts
+  kTried,    // it shares slots, and that is being measured; number: both speeds relative to those alone, 0: none yet
+  kKept,     // the same, and it pays; number: as kTried
+  kUndone,   // it shared slots, and that did not pay; number: as kTried
+  kStarted,  // the policy would take slots from it that have just been given; number: until when it keeps them
+  kStarts,   // the slots that the policy gives it are kept by jobs that have just been given them
+  kPays,     // its size follows from what its workers' starts cost; number: how long one takes
+  kSaid,     // as a policy from outside says: Decision::reasons
 };
 
 const char* name(Why why);

@@ -25,6 +25,8 @@ class Progress {
   double remaining(double now_s) const;
   // Infinite without slots.
   double end_s() const;
+  // From when on all its slots count; now, if they do.
+  double ready_s(double now_s) const { return soon_.empty() ? now_s : soon_.back().ready_s; }
 
  private:
   struct Batch {

@@ -32,6 +32,7 @@ struct Life {
   std::uint64_t beside = sharing::kNoJob;  // in whose slots it is, or who is in its own
   double beside_since_s = 0;
   double packed_speed = 1;  // there, of that alone
+  double ready_s = 0;       // workers on all its slots have started
 };
 
 class Simulation {
@@ -182,6 +183,7 @@ class Simulation {
     job.remaining = options_.lengths_known ? given.work * life.said : sharing::kUnknown;
     const bool swaps = options_.cost.kind == Cost::Kind::kSwap;
     job.start_s = swaps ? options_.cost.start_s : 0;
+    job.least = trace_.bounded ? std::min(given.least, options_.slots) : 1;
     job.packs = options_.settings.packs;
     job.alone_rate = curve.as_is(job.requested);
     view_.jobs.push_back(job);
@@ -194,6 +196,7 @@ class Simulation {
       const Life& life = lives_[place];
       job.packed_views = 0;
       if (job.held == 0) continue;
+      if (view_.now_s >= life.ready_s - kInstant_s) job.starts.train(life.ready_s);
       if (life.beside != sharing::kNoJob) {
         job.packed_rate = job.alone_rate * life.packed_speed;
         job.packed_views = static_cast<std::uint32_t>((view_.now_s - life.beside_since_s) / kViewEvery_s);
@@ -218,6 +221,7 @@ class Simulation {
       return;
     }
     ++outcome_.decisions;
+    if (!spec_.outside) sharing::hold_starts(view_, spec_.elastic, decision_);
     again_s_ = decision_.again_s;
     if (trace_.bounded) bound();
     double sum = 0;
@@ -368,6 +372,8 @@ class Simulation {
     life.since_s = view_.now_s;
     life.progress.set_slots(view_.now_s, slots, options_.cost);
     life.end_s = life.progress.end_s();
+    job.starts.change(view_.now_s, job.held, slots);
+    life.ready_s = life.progress.ready_s(view_.now_s);
     job.held = slots;
     if (watch_) watch_({view_.now_s, life.result.job, slots});
   }

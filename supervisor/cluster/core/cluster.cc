@@ -187,6 +187,8 @@ void Cluster::settle(double now_s) {
     const auto& lease = book_.lease(holder);
     write(record::Leased{job.id, lease.version, lease.slots, job.why, lease.hold, lease.beside, lease.moves});
     job.placed_s = now_s;
+    if (lease.slots.size() > job.leased) job.starts.begin(now_s);
+    job.leased = static_cast<std::uint32_t>(lease.slots.size());
     if (lease.beside != job.packed.beside) job.packed = {lease.beside, lease.version, {}};
     if (job.below_share && !lease.slots.empty()) {
       job.below_share = false;

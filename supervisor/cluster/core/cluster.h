@@ -238,6 +238,7 @@ class Cluster {
   void block_lost(Round& round) const;
   bool is_worked_on(std::uint32_t host) const;
   bool take_rates(Job& job, const Report& report) const;
+  void take_start(Job& job, const Report& report, double now_s);
   void lose(Job& job, double now_s);
   void leave(Job& job, int status, double now_s);
   void left(Job& job, int status, const std::string& why, double now_s);

@@ -26,21 +26,47 @@ double median(std::vector<double> values, double otherwise) {
 
 std::string number_text(double number) {
   char text[32];
-  std::snprintf(text, sizeof text, "%.3g", number);
+  std::snprintf(text, sizeof text, number < 1000 ? "%.3g" : "%.0f", number);
   return text;
 }
 
+// What stands behind a grant, in words where its number has a unit.
+std::string grant_text(const std::string& policy, const sharing::Grant& grant, double now_s) {
+  const double for_s = grant.number - now_s;
+  switch (grant.why) {
+    case sharing::Why::kFits:
+      if (policy == "srtf") return "shortest remaining time (" + number_text(grant.number) + " s)";
+      if (policy == "srsf") return "least remaining service (" + number_text(grant.number) + " slot-seconds)";
+      break;
+    case sharing::Why::kQueue:
+      return "queue " + number_text(grant.number + 1) + " of 3 by what it has used";
+    case sharing::Why::kTurn:
+      if (for_s > 0) return "turn, which ends in " + number_text(for_s) + " s";
+      return sharing::name(grant.why);
+    case sharing::Why::kStarted:
+      return "it has just been given its slots, and keeps them for " + number_text(for_s) + " s";
+    case sharing::Why::kPays:
+      return "as many slots as are worth the start of workers (" + number_text(grant.number) + " s)";
+    default:
+      break;
+  }
+  const bool is_packed = grant.beside != sharing::kNoJob;  // packing_text() says its number
+  return std::string(sharing::name(grant.why)) +
+         (grant.number != 0 && !is_packed ? " " + number_text(grant.number) : "");
+}
+
 std::string reason_of(const std::string& policy, const sharing::Grant& grant, const std::string& said,
-                      std::uint32_t share) {
+                      std::uint32_t share, double now_s) {
   if (share == 0 && grant.why == sharing::Why::kUndone) {
     return policy + ": packing_undone, " + looks_text(grant);
+  }
+  if (share == 0 && grant.why == sharing::Why::kStarts) {
+    return policy + ": its slots are kept by jobs that have just been given them";
   }
   const bool is_said = grant.why == sharing::Why::kSaid;
   if (share == 0 && (!is_said || grant.slots >= 1)) return policy + ": no slot is free for it now";
   if (share == 0) return policy + ": " + (said.empty() ? "it is given no slots" : said);
-  std::string text = policy + ": " + (is_said && !said.empty() ? said : sharing::name(grant.why));
-  const bool is_packed = grant.beside != sharing::kNoJob;  // packing_text() says its number
-  if (grant.number != 0 && !is_packed) text += " " + number_text(grant.number);
+  std::string text = policy + ": " + (is_said && !said.empty() ? said : grant_text(policy, grant, now_s));
   if (share != static_cast<std::uint32_t>(grant.slots)) text += ", within its sizes and limits";
   return text;
 }
@@ -107,6 +133,11 @@ void Cluster::gather(Round& round, double now_s) {
   }
   round.measured = !rates.empty();
   round.guess = median(std::move(rates), kRateOfNobody);
+  std::vector<double> starts_s;
+  for (const auto& [id, job] : jobs_) {
+    if (job.measured_start_s > 0) starts_s.push_back(job.measured_start_s);
+  }
+  round.start_s = median(std::move(starts_s), 0);
   for (Job* job : round.jobs) round.curves.push_back(curve_of(*job, most_of(*job, round.slots), round.guess));
 }
 
@@ -152,6 +183,7 @@ bool Cluster::ask_for(Round& round, std::size_t first, std::size_t last, std::ui
   sharing::Decision decision;
   if (!settings_.outside) {
     ask_built_in(view, decision);
+    sharing::hold_starts(view, spec_->elastic, decision);
   } else if (!ask_outside(round, first, question, decision)) {
     return false;
   }
@@ -190,6 +222,9 @@ sharing::JobView Cluster::view_of(const Round& round, std::size_t place) const {
   view.running_s = job.running_s;
   view.attained_slot_s = job.slot_s;
   view.first_start_s = job.first_start_s;
+  view.least = job.spec.min;
+  view.starts = job.starts;
+  view.start_s = can_stand(job) ? 0 : job.measured_start_s > 0 ? job.measured_start_s : round.start_s;
   if (job.spec.samples_total) {
     view.remaining = std::max(1.0, static_cast<double>(*job.spec.samples_total) - view.done);
   } else if (spec_->needs_lengths) {
@@ -241,7 +276,7 @@ void Cluster::adopt(Round& round, double now_s) {
     const bool by_stand_in = place < round.by_stand_in.size() && round.by_stand_in[place];
     const std::string& said = place < round.reasons.size() ? round.reasons[place] : std::string();
     if (!job.paused) {
-      job.why = reason_of(by_stand_in ? kStandIn : settings_.policy, round.grants[place], said, share) +
+      job.why = reason_of(by_stand_in ? kStandIn : settings_.policy, round.grants[place], said, share, now_s) +
                 packing_text(round, place);
     }
     if (place < round.blocked.size() && round.blocked[place]) {
@@ -256,6 +291,7 @@ void Cluster::adopt(Round& round, double now_s) {
     const bool pays = beside != 0 && round.grants[place].why == sharing::Why::kKept;
     if (share == job.share && beside == job.beside && pays == job.pays) continue;
     decided.shares.push_back({job.id, job.share, share, job.why, beside});
+    job.starts.change(now_s, job.share, share);
     job.share = share;
     job.beside = beside;
     job.pays = pays;

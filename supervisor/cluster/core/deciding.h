@@ -17,6 +17,7 @@ struct Cluster::Round {
   std::uint32_t slots = 0;                // usable ones
   double guess = 1;                       // samples a second of a worker of a job that was not measured
   bool measured = false;                  // `guess` is what others do
+  double start_s = 0;                     // of a job's workers that were not measured; 0: none were
   std::vector<Job*> jobs;                 // that may have slots, by priority and arrival
   std::vector<Job*> idle;                 // that may not, and do not work
   std::vector<heuristics::sharing::Curve> curves;

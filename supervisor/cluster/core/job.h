@@ -147,9 +147,12 @@ struct Job {
   std::map<std::uint32_t, Measured> rates;                                     // by workers, while it shared no slots
   std::map<std::pair<std::uint32_t, std::uint32_t>, Measured> rates_by_hosts;  // by workers and hosts
   Packed packed;
-  bool moves = false;          // its run knows leases that exchange slots
-  double start_s = 10;         // of its workers, as far as is known
+  bool moves = false;           // its run knows leases that exchange slots
+  double start_s = 10;          // of its workers, as far as is known
+  double measured_start_s = 0;  // 0: it was not measured
+  heuristics::sharing::Starts starts;
   double placed_s = 0;         // its newest lease
+  std::uint32_t leased = 0;    // slots of that
   double may_move_from_s = 0;  // after a move that came to nothing
   std::optional<Move> move;
   std::optional<Trial> trial;

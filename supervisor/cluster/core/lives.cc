@@ -161,6 +161,15 @@ void Cluster::handle(const Report& event, double now_s) {
   hear(*job, event.lease, event.holds, event.stands, now_s);
 }
 
+// Workers train on all slots that it is meant to have.
+void Cluster::take_start(Job& job, const Report& report, double now_s) {
+  const auto& lease = book_.lease(job.id);
+  const bool all = report.phase == "training" && report.lease == lease.version && report.workers >= job.share &&
+                   report.workers == lease.slots.size();
+  const double took_s = all ? job.starts.train(now_s) : 0;
+  if (took_s > 0) job.measured_start_s = took_s;
+}
+
 void Cluster::take_figures(Job& job, const Report& report, double now_s) {
   const auto wants = job.wants;
   job.reported = true;
@@ -168,6 +177,7 @@ void Cluster::take_figures(Job& job, const Report& report, double now_s) {
   if (starts && job.first_start_s != kNever) job.start_s = std::max(0.0, now_s - std::max(job.placed_s, job.lost_s));
   job.run_phase = report.phase;
   job.workers = report.workers;
+  take_start(job, report, now_s);
   job.step = report.step;
   if (report.samples > job.samples && job.failures > 0) job.failures = 0;
   job.samples = report.samples;
@@ -273,6 +283,7 @@ void Cluster::left(Job& job, int status, const std::string& why, double now_s) {
   job.run_phase.clear();
   const Slots slots = book_.vacate(job.id);
   if (job.move || job.trial) end_move(job, record::MoveOutcome::kSuperseded, "it has no worker any more", now_s);
+  job.starts.change(now_s, job.share, 0);
   job.share = 0;
   job.beside = 0;
   job.packed = {};

@@ -45,5 +45,29 @@ TEST_CASE_FIXTURE(Equal, "a size that does not pay is given up at once") {
   CHECK(job(second).share > 3);
 }
 
+TEST_CASE("a job whose workers start is not suspended for the next arrival, but for one that is shorter by far") {
+  Settings settings = Story::plain();
+  settings.policy = "srtf";
+  Story story(settings);
+  story.change_hosts({{"h", 1}});
+  JobSpec spec;
+  spec.arguments = {"--"};
+  spec.suspends = true;
+  spec.samples_total = 100;  // a sample a second, as nothing is measured
+  const JobId first = story.submit("first", spec);
+  REQUIRE(story.job(first).share == 1);
+  story.wait(10);
+  spec.samples_total = 85;
+  const JobId second = story.submit("second", spec);
+  CHECK(story.job(first).share == 1);
+  CHECK(story.job(first).why.find("srtf: it has just been given its slots, and keeps them for ") == 0);
+  CHECK(story.job(second).why == "srtf: its slots are kept by jobs that have just been given them");
+  spec.samples_total = 20;
+  const JobId third = story.submit("third", spec);
+  CHECK(story.job(first).share == 0);
+  CHECK(story.job(third).share == 1);
+  CHECK(story.job(third).why == "srtf: shortest remaining time (20 s)");
+}
+
 }  // namespace
 }  // namespace elastictrain::jobs::test
