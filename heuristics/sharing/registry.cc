@@ -30,6 +30,10 @@ const char* name(Why why) {
       return "started";
     case Why::kStarts:
       return "waits_for_starts";
+    case Why::kLeaves:
+      return "leaves_slots";
+    case Why::kFirst:
+      return "first_slots";
     case Why::kPays:
       return "start_costs";
     case Why::kSaid:

@@ -19,10 +19,13 @@ constexpr double kLookAgain_s = 1;   // where it is not known how long a start t
 class Holding {
  public:
   Holding(const View& view, bool elastic, Decision& decision)
-      : view_(view), elastic_(elastic), decision_(decision), shares_(view.jobs.size()), free_(view.slots) {}
+      : view_(view), elastic_(elastic), decision_(decision), shares_(view.jobs.size()), free_(view.slots) {
+    for (const Grant& grant : decision.grants) wanted_.push_back(static_cast<std::uint32_t>(grant.slots));
+  }
 
   void hold() {
     if (!is_concerned()) return;
+    spread();
     for (std::size_t place = 0; place < shares_.size(); ++place) {
       give(place, wanted(place) < held(place) ? std::max(wanted(place), floor_of(place)) : held(place));
     }
@@ -40,7 +43,7 @@ class Holding {
     const auto held = static_cast<std::uint32_t>(view_.jobs[place].held);
     return std::min(held, most(place));
   }
-  std::uint32_t wanted(std::size_t place) const { return static_cast<std::uint32_t>(decision_.grants[place].slots); }
+  std::uint32_t wanted(std::size_t place) const { return wanted_[place]; }
   std::uint32_t most(std::size_t place) const {
     const JobView& job = view_.jobs[place];
     return elastic_ ? std::max(most_slots(view_, job), job.least) : job.requested;
@@ -62,6 +65,38 @@ class Holding {
       any = any || job.starts.starting() || job.start_s > 0;
     }
     return any && held <= view_.slots && granted <= view_.slots;
+  }
+
+  // Slots that it may leave to others: it is not known whether workers there would train long enough.
+  std::uint32_t spare(std::size_t place) const {
+    const JobView& job = view_.jobs[place];
+    if (!std::isnan(job.remaining) || wanted(place) == 0) return 0;
+    if (job.held > 0 && job.done >= kTrainsFor * start_s(place) * rate(place, held(place))) return 0;
+    const auto trained = static_cast<std::uint32_t>(std::max(job.held - job.starts.slots_starting(), 0.0));
+    const std::uint32_t keeps = std::max(least(place), trained);
+    return wanted(place) - std::min(wanted(place), keeps);
+  }
+
+  void spread() {
+    if (!elastic_) return;
+    for (std::size_t place = 0; place < wanted_.size(); ++place) {
+      const JobView& job = view_.jobs[place];
+      if (held(place) > 0 || wanted(place) > 0 || job.first_start_s != kNever) continue;
+      std::uint32_t spares = 0;
+      for (std::size_t other = 0; other < wanted_.size(); ++other) spares += spare(other);
+      if (spares < least(place)) return;
+      while (wanted_[place] < least(place)) {
+        --wanted_[most_spare()];
+        ++wanted_[place];
+      }
+    }
+  }
+  std::size_t most_spare() const {
+    std::size_t most = 0;
+    for (std::size_t place = 1; place < wanted_.size(); ++place) {
+      if (spare(place) > spare(most)) most = place;
+    }
+    return most;
   }
 
   void give(std::size_t place, std::uint32_t slots) {
@@ -200,7 +235,7 @@ class Holding {
   void adopt(std::size_t place) {
     Grant& grant = decision_.grants[place];
     const std::uint32_t share = shares_[place];
-    const std::uint32_t asked = wanted(place);
+    const auto asked = static_cast<std::uint32_t>(grant.slots);
     if (share == asked) return;
     const double until_s = settles_s(place);
     const bool keeps = share > asked && held(place) > 0;
@@ -209,6 +244,8 @@ class Holding {
       decision_.again_s = std::min(decision_.again_s, until_s);
     } else if (share == 0) {
       grant = {0, Why::kStarts, 0};
+    } else if (share == wanted(place)) {
+      grant = {static_cast<double>(share), share < asked ? Why::kLeaves : Why::kFirst, 0};
     } else {
       grant = {static_cast<double>(share), Why::kPays, start_s(place)};
     }
@@ -217,6 +254,7 @@ class Holding {
   const View& view_;
   const bool elastic_;
   Decision& decision_;
+  std::vector<std::uint32_t> wanted_;  // as the policy says, and spread() after it
   std::vector<std::uint32_t> shares_;
   std::uint32_t free_;
   bool waiting_ = false;

@@ -8,6 +8,9 @@
 //   comes by more than twice the time that went into its start, which is lost, and has to be spent again.
 // - A job that waits for its first slot may have those above the least of a job that still starts; a job that runs may
 //   not, before they have been used as long, unless they bring less than the job's others.
+// - A job of unknown length may end soon. While jobs have never had a slot, it begins with its least, until it has
+// trained
+//   for three starts; slots on which its workers start already are given to them.
 // - More slots pay if the workers there train long enough: half of a start, and three starts while jobs wait for their
 //   first slot. A job gets as many as pay.
 // - What was given to a job and taken back twice while it started is given again only after as many starts as times.
@@ -35,6 +38,7 @@ class Starts {
   double train(double now_s);
 
   bool starting() const { return starting_ > 0; }
+  double slots_starting() const { return starting_; }
   double grown_s() const { return grown_s_; }    // since when it has its newest slots
   double trains_s() const { return trains_s_; }  // since when all of its slots train
   std::uint32_t undone() const { return undone_; }

@@ -89,6 +89,8 @@ enum class Why : std::uint8_t {
   kUndone,   // it shared slots, and that did not pay; number: as kTried
   kStarted,  // the policy would take slots from it that have just been given; number: until when it keeps them
   kStarts,   // the slots that the policy gives it are kept by jobs that have just been given them
+  kLeaves,   // its length is not known, and slots on which nothing trains go to jobs that have had none
+  kFirst,    // its first slots, which such a job leaves to it
   kPays,     // its size follows from what its workers' starts cost; number: how long one takes
   kSaid,     // as a policy from outside says: Decision::reasons
 };

@@ -28,9 +28,9 @@
 // strict order of lengths wrong: 1.3 where lengths are known, 1.1 where they are not. These two, the 5 % and the
 // half were chosen on the traces of the benchmark `sim-ours`; the two starts and the twenty on those and on
 // generated clusters of other laws, curves, loads and time-scales than those of `sim-held-out`. On that benchmark it
-// loses, by the average completion time of a set, to AFS-L by 4 % on Philly at a time-scale of 300 (by a third on
-// one virtual cluster), and on Pollux's realistic workloads, whose users ask for good sizes, to AFS-L by 0.5 % and
-// without lengths to the best of three by 5 %. On one of the 21 traces of `sim-ours` it loses 28 % without lengths
+// loses, by the average completion time of a set, on Pollux's realistic workloads, whose users ask for good sizes, to
+// AFS-L by 0.5 % and without lengths to the best of three by 5 %, and without lengths by 2 % on Pareto lengths with
+// linear curves (by a quarter on one trace). On one of the 21 traces of `sim-ours` it loses 27 % without lengths
 // (Philly `ed69ec`). Long jobs wait longer than under policies that share equally.
 #include <algorithm>
 #include <array>

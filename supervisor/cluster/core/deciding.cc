@@ -45,6 +45,10 @@ std::string grant_text(const std::string& policy, const sharing::Grant& grant, d
       return sharing::name(grant.why);
     case sharing::Why::kStarted:
       return "it has just been given its slots, and keeps them for " + number_text(for_s) + " s";
+    case sharing::Why::kLeaves:
+      return "its length is not known, and jobs that have had no slot need some";
+    case sharing::Why::kFirst:
+      return "its first slots";
     case sharing::Why::kPays:
       return "as many slots as are worth the start of workers (" + number_text(grant.number) + " s)";
     default:
@@ -225,7 +229,8 @@ sharing::JobView Cluster::view_of(const Round& round, std::size_t place) const {
   view.least = job.spec.min;
   view.starts = job.starts;
   view.start_s = can_stand(job) ? 0 : job.measured_start_s > 0 ? job.measured_start_s : round.start_s;
-  if (job.spec.samples_total) {
+  // Before any job was measured, it is not known how long a number of samples takes.
+  if (job.spec.samples_total && (round.measured || spec_->needs_lengths)) {
     view.remaining = std::max(1.0, static_cast<double>(*job.spec.samples_total) - view.done);
   } else if (spec_->needs_lengths) {
     const double length = lengths_.empty() ? kGuessedLength_s * round.guess : lengths_[lengths_.size() / 2];
@@ -322,8 +327,8 @@ void Cluster::adopt(Round& round, double now_s) {
   send_places();
 }
 
-// Leases of jobs that are to have none and have no run that could give them back: at once where none was begun, as before
-// a restart of the cluster process, and otherwise when the agents of the last one have ended.
+// Leases of jobs that are to have none and have no run that could give them back: at once where none was begun, as
+// before a restart of the cluster process, and otherwise when the agents of the last one have ended.
 void Cluster::withdraw_unused(double now_s) {
   for (auto& [id, job] : jobs_) {
     if (job.phase != Phase::kQueued || job.process || job.share > 0 || book_.owned(id).empty()) continue;

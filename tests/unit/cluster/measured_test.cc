@@ -45,6 +45,25 @@ TEST_CASE_FIXTURE(Equal, "a size that does not pay is given up at once") {
   CHECK(job(second).share > 3);
 }
 
+TEST_CASE("before a job was measured, a number of samples says nothing of how long it takes") {
+  Settings settings = Story::plain();
+  settings.policy = "worth";
+  Story story(settings);
+  story.change_hosts({{"h", 1}});
+  JobSpec spec;
+  spec.arguments = {"--"};
+  spec.suspends = true;
+  spec.samples_total = 100'000;  // 100 s, as will turn out
+  const JobId first = story.submit("first", spec);
+  story.wait(2);
+  story.report(first, 10, {});
+  story.wait(20);
+  spec.samples_total.reset();
+  const JobId second = story.submit("second", spec);
+  CHECK(story.job(first).share == 1);
+  CHECK(story.job(second).share == 0);
+}
+
 TEST_CASE("a job whose workers start is not suspended for the next arrival, but for one that is shorter by far") {
   Settings settings = Story::plain();
   settings.policy = "srtf";

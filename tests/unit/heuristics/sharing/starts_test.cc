@@ -121,6 +121,44 @@ TEST_CASE("while jobs wait for their first slot a job begins with as many slots 
   CHECK(slots_of(cluster.hold({4, 0, 0})) == SlotsOfJobs{2, 1, 1});
 }
 
+TEST_CASE(
+    "a job of unknown length that has not trained leaves slots on which nothing trains to jobs that have had none") {
+  SlowStarts cluster(4, 1);
+  cluster.starts(4, 0);
+  cluster.add(0);
+  const Decision decision = cluster.hold({4, 0});
+  CHECK(slots_of(decision) == SlotsOfJobs{3, 1});
+  CHECK(decision.grants[0].why == Why::kLeaves);
+  CHECK(decision.grants[1].why == Why::kFirst);
+  cluster.view.jobs[1].first_start_s = 0;  // it was suspended: its turn is the policy's affair
+  CHECK(slots_of(cluster.hold({4, 0})) == SlotsOfJobs{4, 0});
+  cluster.view.jobs[1].first_start_s = kNever;
+  cluster.view.jobs[0].remaining = 1000;
+  CHECK(slots_of(cluster.hold({4, 0})) == SlotsOfJobs{4, 0});
+}
+
+TEST_CASE("what trains stays, and so do slots of a job that has shown that it is long") {
+  SlowStarts cluster(4, 100);
+  cluster.trains(2, 80);
+  cluster.add(0);
+  JobView& job = cluster.view.jobs[0];
+  job.starts.change(98, 2, 4);
+  job.held = 4;
+  job.done = 4 * 3 * kStart_s - 1;
+  CHECK(slots_of(cluster.hold({4, 0})) == SlotsOfJobs{3, 1});
+  job.done += 1;
+  CHECK(slots_of(cluster.hold({4, 0})) == SlotsOfJobs{4, 0});
+}
+
+TEST_CASE("a job that needs more slots than are left to it gets none") {
+  SlowStarts cluster(4, 1);
+  cluster.starts(3, 0);
+  cluster.add(0).least = 4;
+  CHECK(slots_of(cluster.hold({4, 0})) == SlotsOfJobs{4, 0});
+  cluster.view.jobs[1].least = 3;
+  CHECK(slots_of(cluster.hold({4, 0})) == SlotsOfJobs{1, 3});
+}
+
 TEST_CASE("what was given and taken back twice is given again only after as many starts") {
   SlowStarts cluster(2, 30);
   JobView& job = cluster.trains(1, 0);
