@@ -5,10 +5,11 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <asio/buffer.hpp>
 #include <asio/error.hpp>
 #include <asio/local/stream_protocol.hpp>
-#include <asio/read_until.hpp>
+#include <asio/post.hpp>
 #include <asio/steady_timer.hpp>
 #include <asio/write.hpp>
 #include <cerrno>
@@ -32,8 +33,9 @@ using ClusterAcceptor = asio::local::stream_protocol::acceptor;
 using ServerClock = std::chrono::steady_clock;
 
 constexpr std::size_t kMaxBuffered = 64u << 20;  // the queue of 20,000 jobs fits
-constexpr std::chrono::seconds kSilence{10};     // of a peer that is no run
+constexpr std::size_t kKeptCapacity = 4096;
 constexpr std::chrono::milliseconds kAcceptAgain{50};
+constexpr std::chrono::milliseconds kReadAgain{50};
 
 class Connected;
 
@@ -41,7 +43,8 @@ class Connected;
 struct UserAccount {
   bool bounded = true;
   std::size_t connections = 0;
-  double lines = 0;  // in the bucket; below 0: how far it is overdrawn
+  std::size_t bytes = 0;  // of lines that are not whole yet, or wait
+  double lines = 0;       // in the bucket; below 0: how far it is overdrawn
   ServerClock::time_point filled = ServerClock::now();
 };
 
@@ -68,6 +71,9 @@ class Connected : public std::enable_shared_from_this<Connected> {
   }
 
   void begin() {
+    asio::error_code error;
+    socket_.non_blocking(true, error);
+    if (error) return drop(true);
     expire();
     read();
   }
@@ -77,15 +83,19 @@ class Connected : public std::enable_shared_from_this<Connected> {
   }
   void send(const std::string& line) {
     if (closing_ || state_ == nullptr) return;
-    buffered_ += line.size() + 1;
     charge(line.size());
-    if (buffered_ > (bounded_ ? state_->bounds.waiting_bytes + line.size() : kMaxBuffered)) return drop(true);
+    if (!has_room_for(line.size() + 1)) return drop(true);
+    buffered_ += line.size() + 1;
+    user().bytes += line.size() + 1;
     lines_.push_back(line + "\n");
     if (lines_.size() == 1) write();
   }
   void finish() {
     closing_ = true;
-    if (lines_.empty()) drop(false);
+    if (state_ == nullptr) return;
+    if (lines_.empty()) return drop(false);
+    kept_ = false;
+    expire();
   }
   // The server is gone.
   void forget() {
@@ -98,6 +108,13 @@ class Connected : public std::enable_shared_from_this<Connected> {
 
  private:
   UserAccount& user() { return state_->users[peer_.uid]; }
+  std::size_t longest_line() const { return bounded_ ? state_->bounds.line_bytes : kMaxLineBytes; }
+
+  // One line always has, however long it is.
+  bool has_room_for(std::size_t bytes) {
+    if (!bounded_) return buffered_ + bytes <= kMaxBuffered;
+    return buffered_ <= state_->bounds.waiting_bytes && user().bytes <= state_->bounds.bytes_of_user;
+  }
 
   void charge(std::size_t bytes) {
     if (bounded_) user().lines -= 1 + static_cast<double>(bytes) / static_cast<double>(state_->bounds.bytes_of_line);
@@ -116,53 +133,81 @@ class Connected : public std::enable_shared_from_this<Connected> {
 
   void expire() {
     if (kept_) return;
-    silence_.expires_after(kSilence);
+    silence_.expires_after(state_->bounds.silence);
     silence_.async_wait([weak = weak_from_this()](asio::error_code error) {
       const auto self = weak.lock();
       if (self != nullptr && !error) self->drop(true);
     });
   }
 
-  // One thing at a time: nothing is read while something waits to be sent, or the user has said too much.
+  // One line at a time: none is looked for while something waits to be sent, or the one before it waits.
   void read() {
     if (reading_ || !lines_.empty()) return;
     reading_ = true;
-    const double wait = wait_s();
-    if (wait <= 0) return read_line();
-    silence_.cancel();
-    delay_.expires_after(std::chrono::microseconds(static_cast<std::int64_t>(wait * 1e6) + 1));
+    if (input_.find('\n') != std::string::npos) {
+      return asio::post(socket_.get_executor(), [self = shared_from_this()] { self->take(); });
+    }
+    listen();
+  }
+
+  void listen() {
+    socket_.async_wait(ClusterSocket::wait_read,
+                       [self = shared_from_this()](asio::error_code error) { self->receive(error); });
+  }
+
+  // What has arrived stays in the kernel while the user has too much here.
+  void receive(asio::error_code error) {
+    if (state_ == nullptr || closing_) return;
+    if (error) return drop(true);
+    if (bounded_ && user().bytes > state_->bounds.bytes_of_user) return receive_later();
+    std::array<char, 64 * 1024> block;
+    const std::size_t room = std::min(block.size(), longest_line() - input_.size());
+    const std::size_t count = socket_.read_some(asio::buffer(block.data(), room), error);
+    if (error && error != asio::error::would_block) return drop(true);
+    input_.append(block.data(), count);
+    user().bytes += count;
+    if (input_.find('\n', input_.size() - count) != std::string::npos) return take();
+    if (input_.size() < longest_line()) return listen();
+    refuse_line();
+  }
+
+  void receive_later() {
+    delay_.expires_after(kReadAgain);
     delay_.async_wait([self = shared_from_this()](asio::error_code error) {
-      if (error || self->state_ == nullptr) return;
-      self->reading_ = false;
-      self->expire();
-      self->read();
+      if (!error) self->receive({});
     });
   }
 
-  void read_line() {
-    asio::async_read_until(
-        socket_, asio::dynamic_buffer(input_, bounded_ ? state_->bounds.line_bytes : kMaxLineBytes), '\n',
-        [self = shared_from_this()](asio::error_code error, std::size_t length) { self->take(error, length); });
+  // Once the user may say something; other connections may have said much since it was read.
+  void take() {
+    if (state_ == nullptr || closing_) return;
+    const double wait = wait_s();
+    if (wait <= 0) return hand_over();
+    silence_.cancel();
+    delay_.expires_after(std::chrono::microseconds(static_cast<std::int64_t>(wait * 1e6) + 1));
+    delay_.async_wait([self = shared_from_this()](asio::error_code error) {
+      if (!error) self->take();
+    });
   }
 
-  void take(asio::error_code error, std::size_t length) {
-    reading_ = false;
-    if (state_ == nullptr || closing_) return;
-    if (error == asio::error::not_found) {
-      send(R"({"ok":false,"status":78,"text":"the line is too long"})");
-      return finish_after_error();
-    }
-    if (error) return drop(true);
+  void hand_over() {
+    const std::size_t length = input_.find('\n') + 1;
     const std::string line = input_.substr(0, length - 1);
     input_.erase(0, length);
+    if (input_.size() < kKeptCapacity && input_.capacity() > kKeptCapacity) input_.shrink_to_fit();
+    user().bytes -= length;
+    reading_ = false;
     expire();
     charge(length);
+    const auto self = shared_from_this();
     state_->handlers.line(number_, peer_, line);
     if (state_ != nullptr && !closing_) read();
   }
 
-  void finish_after_error() {
+  void refuse_line() {
     const auto self = shared_from_this();
+    send(R"({"ok":false,"status":78,"text":"the line is too long"})");
+    if (state_ == nullptr) return;
     state_->handlers.closed(number_);
     finish();
   }
@@ -176,6 +221,7 @@ class Connected : public std::enable_shared_from_this<Connected> {
     if (state_ == nullptr) return;
     if (error) return drop(!closing_);
     buffered_ -= lines_.front().size();
+    user().bytes -= lines_.front().size();
     lines_.pop_front();
     if (!lines_.empty()) return write();
     if (closing_) return drop(false);
@@ -184,12 +230,14 @@ class Connected : public std::enable_shared_from_this<Connected> {
 
   void drop(bool tell) {
     if (state_ == nullptr) return;
+    UserAccount& account = user();
+    --account.connections;
+    account.bytes -= buffered_ + input_.size();
     ServerState& state = *std::exchange(state_, nullptr);
     asio::error_code ignored;
     socket_.close(ignored);
     silence_.cancel();
     delay_.cancel();
-    --state.users[peer_.uid].connections;
     const auto self = shared_from_this();
     state.connected.erase(number_);
     if (tell && !closing_) state.handlers.closed(number_);
@@ -202,7 +250,7 @@ class Connected : public std::enable_shared_from_this<Connected> {
   asio::steady_timer delay_;
   ServerState* state_;
   const bool bounded_;
-  bool reading_ = false;  // or waiting until it may
+  bool reading_ = false;  // or it has read a line that waits
   std::string input_;
   std::deque<std::string> lines_;
   std::size_t buffered_ = 0;

@@ -2,15 +2,16 @@
 // directions. It knows no meaning of a line.
 //
 // Nothing more is read from a peer for whom something waits to be sent. What users other than the cluster's own and
-// root may have is bounded for each of them: connections, the length of a line, bytes that wait, and lines a second, by
-// a bucket that lines and answers empty by their length; over it reading is delayed, and nobody is refused for it.
-// Places are kept for the cluster's user and root.
+// root may have is bounded for each of them: connections, the length of a line, bytes that wait in both directions, and
+// lines a second, by a bucket that lines and answers empty by their length. Over it a line waits, and nobody is refused
+// for it. Places are kept for the cluster's user and root.
 //
 // Ownership: owns the connections; a handler is not called after it was closed. Thread: the io_context's. Errors: a
 // peer that sends too long a line, does not say anything in time, or does not read is dropped.
 #pragma once
 
 #include <asio/io_context.hpp>
+#include <chrono>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -34,10 +35,13 @@ struct ServerBounds {
   // Of one other user:
   std::size_t connections_of_user = 256;
   std::size_t line_bytes = 128u << 10;
-  std::size_t waiting_bytes = 8u << 20;  // on one connection, before it is dropped
+  std::size_t waiting_bytes = 8u << 20;   // on one connection, before it is dropped
+  std::size_t bytes_of_user = 16u << 20;  // lines that are not whole yet, or wait, on all connections
   double lines_per_s = 200;
   double lines_at_once = 400;
   std::size_t bytes_of_line = 4096;  // longer lines, and answers, count as several
+  // Of a peer that is no run, or is to be closed and does not read.
+  std::chrono::milliseconds silence{10'000};
 };
 
 class ClusterServer {

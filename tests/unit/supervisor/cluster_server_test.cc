@@ -2,7 +2,9 @@
 #include "supervisor/cluster/cluster_server.h"
 
 #include <doctest/doctest.h>
+#include <linux/sockios.h>
 #include <poll.h>
+#include <sys/ioctl.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -37,6 +39,7 @@ class Server {
     ClusterServer::Handlers handlers;
     handlers.line = [this](std::uint64_t connection, const Peer& peer, const std::string& line) {
       ++lines[peer.uid];
+      last = connection;
       if (line == "keep") server->keep(connection);
       if (!answer.empty()) server->send(connection, answer);
     };
@@ -91,7 +94,8 @@ class Server {
   std::deque<std::uint32_t> next;
   std::map<std::uint32_t, int> lines;
   std::string answer;
-  int full = 0;  // times that a socket took nothing more
+  std::uint64_t last = 0;  // connection that has said something
+  int full = 0;            // times that a socket took nothing more
   Peers peers;
   std::unique_ptr<ClusterServer> server;
 };
@@ -141,6 +145,81 @@ TEST_CASE("who says too much is read later, and others are read at once") {
   CHECK(server.lines[kBob] == 2);
   CHECK(server.lines[kEve] <= 60);
   CHECK(server.lines[kEve] >= 40);
+}
+
+TEST_CASE("many connections that ask at once get no more than one that asks often") {
+  ServerBounds bounds;
+  bounds.lines_at_once = 50;
+  bounds.lines_per_s = 0.001;
+  Server server(bounds);
+  server.answer = std::string(1u << 20, 'a');
+  std::vector<int> sockets;
+  for (int i = 0; i < 20; ++i) sockets.push_back(server.connect(kEve));
+  server.io.run_for(20ms);  // all are listened to
+  for (const int socket : sockets) server.say(socket, "queue\n");
+  server.io.run_for(100ms);
+  CHECK(server.lines[kEve] == 1);
+}
+
+TEST_CASE("lines that are not whole, on all connections of a user, are read up to a bound") {
+  ServerBounds bounds;
+  bounds.bytes_of_user = 300'000;
+  Server server(bounds);
+  std::size_t taken = 0;
+  for (int i = 0; i < 40; ++i) {
+    const int socket = server.connect(kEve);
+    const std::string part(100'000, 'x');
+    const ssize_t count = ::send(socket, part.data(), part.size(), MSG_NOSIGNAL);
+    server.io.run_for(5ms);
+    int unread = 0;
+    ::ioctl(socket, SIOCOUTQ, &unread);
+    taken += unread == 0 ? static_cast<std::size_t>(count) : 0;
+  }
+  CHECK(taken >= 300'000);
+  CHECK(taken <= 500'000);
+  server.say(server.connect(kBob), "x\n");
+  CHECK(server.run_until([&] { return server.lines[kBob] == 1; }));
+}
+
+TEST_CASE("what waits for a user who does not read is bounded over all connections") {
+  ServerBounds bounds;
+  bounds.bytes_of_user = 3'000'000;
+  Server server(bounds);
+  std::vector<std::uint64_t> connections;
+  for (int i = 0; i < 10; ++i) {
+    server.say(server.connect(kEve), "keep\n");
+    server.run_until([&] { return server.lines[kEve] == i + 1; });
+    connections.push_back(server.last);
+  }
+  for (const std::uint64_t connection : connections) server.server->send(connection, std::string(1'000'000, 'a'));
+  CHECK(server.server->connections() <= 5);
+  CHECK(server.server->connections() >= 3);
+}
+
+TEST_CASE("a peer that is to be closed and does not read is closed in time, be it a run or not") {
+  ServerBounds bounds;
+  bounds.silence = 50ms;
+  Server server(bounds);
+  server.say(server.connect(kEve), "keep\n");
+  server.run_until([&] { return server.lines[kEve] == 1; });
+  server.server->send(server.last, std::string(4u << 20, 'a'));
+  server.io.run_for(100ms);
+  CHECK(server.server->connections() == 1);
+  server.server->close(server.last);
+  CHECK(server.run_until([&] { return server.server->connections() == 0; }));
+}
+
+TEST_CASE("a line that is too long, of a peer for whom too much waits, ends the connection and nothing else") {
+  ServerBounds bounds;
+  bounds.waiting_bytes = 500'000;
+  Server server(bounds);
+  const int socket = server.connect(kEve);
+  server.say(socket, "keep\n");
+  server.run_until([&] { return server.lines[kEve] == 1; });
+  server.io.run_for(20ms);  // it is listened to
+  server.server->send(server.last, std::string(1'000'000, 'a'));
+  server.say(socket, std::string(200'000, 'x'));
+  CHECK(server.run_until([&] { return server.server->connections() == 0; }));
 }
 
 TEST_CASE("a delay ends, and nothing is lost") {
