@@ -230,6 +230,8 @@ class Cluster {
   Job* job_of(Connection connection);
   Job* known(const Join& event, std::string& problem);
   std::string refusal(const Join& event, const Job* job) const;
+  std::string misfit(const Owner& owner, const Limits& limits, const JobSpec& spec, Outcome& outcome) const;
+  std::string claims_too_much(const Join& event, JobId id) const;
   void take_in(Job& job, const Join& event, double now_s);
   void hear(Job& job, std::uint64_t lease, const Slots& holds, bool stands, double now_s);
   void take_figures(Job& job, const Report& report, double now_s);

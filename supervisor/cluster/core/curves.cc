@@ -64,6 +64,13 @@ bool as_expected(const Job& job, const std::vector<RateSeen>& rates) {
   });
 }
 
+// Where it is kept. Nothing: a run that says so much invents it.
+template <class Key>
+Measured* place_of(std::map<Key, Measured>& kept, const Key& key) {
+  if (kept.size() >= kMostRates && !kept.contains(key)) return nullptr;
+  return &kept[key];
+}
+
 }  // namespace
 
 // Whether a size is measured now that was not before, and otherwise than was expected.
@@ -80,7 +87,9 @@ bool Cluster::take_rates(Job& job, const Report& report) const {
       continue;
     }
     const Measured seen{rate.samples_per_s, std::max(1U, rate.views)};
-    const Measured there = std::exchange(job.rates_by_hosts[{rate.workers, rate.hosts}], seen);
+    Measured* const kept = place_of(job.rates_by_hosts, {rate.workers, rate.hosts});
+    if (kept == nullptr) continue;
+    const Measured there = std::exchange(*kept, seen);
     measured = measured || there.counts() != seen.counts();
     // Of several numbers of hosts the one that it has, once it is measured there; else the one that is known best.
     const bool present = rate.hosts == hosts && seen.counts();
@@ -89,7 +98,9 @@ bool Cluster::take_rates(Job& job, const Report& report) const {
     if (present) chosen.insert(rate.workers);
   }
   for (const auto& [workers, seen] : best) {
-    const Measured before = std::exchange(job.rates[workers], seen);
+    Measured* const kept = place_of(job.rates, workers);
+    if (kept == nullptr) continue;
+    const Measured before = std::exchange(*kept, seen);
     measured = measured || before.views == 0 || before.counts() != seen.counts();
   }
   return measured && !expected;

@@ -75,6 +75,9 @@ const char* name_of(Phase phase);
 
 constexpr std::uint32_t kFewestViews = 3;  // that make a measurement
 
+// Sizes and numbers of hosts of which speeds are kept, of one job.
+inline constexpr std::size_t kMostRates = 1024;
+
 struct Measured {
   double samples_per_s = 0;
   std::uint32_t views = 0;

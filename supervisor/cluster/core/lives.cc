@@ -1,5 +1,6 @@
 // Runs that come, say what they hold, are lost, come back and end.
 #include <algorithm>
+#include <iterator>
 #include <utility>
 
 #include "supervisor/protocol/duration_text.h"
@@ -25,6 +26,11 @@ bool may_be_started_again(const Job& job, int status) {
 
 double delay_s(std::uint32_t failures) {
   return std::min(kLongestDelay_s, kFirstDelay_s * static_cast<double>(1U << (failures - 1)));
+}
+
+bool asks_for_more(const JobSpec& now, const JobSpec& before) {
+  return now.min > before.min || now.hosts != before.hosts || now.one_host != before.one_host ||
+         now.most_hosts != before.most_hosts;
 }
 
 std::string why_it_left(int status) {
@@ -79,8 +85,32 @@ std::string Cluster::refusal(const Join& event, const Job* job) const {
   // After a restart the record may be older than the truth; that another user says so is no reason to take a slot from
   // the job that has it.
   const bool trusted = event.owner.of_cluster;
+  if (job != nullptr && !(resuming_ && trusted) && asks_for_more(event.spec, job->spec)) {
+    const std::string problem = misfit(event.owner, event.limits, event.spec, outcome);
+    if (!problem.empty()) return problem;
+  }
+  const JobId id = job == nullptr ? last_job_ + 1 : job->id;
+  if (!trusted) {
+    const std::string problem = claims_too_much(event, id);
+    if (!problem.empty()) return problem;
+  }
   const Claims claims = resuming_ && trusted ? Claims::kAny : resuming_ || trusted ? Claims::kFree : Claims::kOwn;
-  return book_.check(job == nullptr ? last_job_ + 1 : job->id, {event.lease, event.holds}, claims);
+  return book_.check(id, {event.lease, event.holds}, claims);
+}
+
+// Slots that its job does not have yet count with those of its user's jobs.
+std::string Cluster::claims_too_much(const Join& event, JobId id) const {
+  const Slots owned = book_.owned(id);
+  Slots claimed;
+  std::set_difference(event.holds.begin(), event.holds.end(), owned.begin(), owned.end(), std::back_inserter(claimed));
+  if (claimed.empty()) return "";
+  std::size_t sum = claimed.size();
+  for (const auto& [other, job] : jobs_) {
+    if (job.live() && job.owner.uid == event.owner.uid) sum += book_.owned(other).size();
+  }
+  if (sum <= event.limits.slots) return "";
+  return "with what it claims user " + event.owner.name + " would have " + std::to_string(sum) +
+         " slots and may have " + std::to_string(event.limits.slots) + " (limits.slots)";
 }
 
 // What is refused leaves nothing behind: a job is made only of a run that is let in.
@@ -121,7 +151,8 @@ void Cluster::take_in(Job& job, const Join& event, double now_s) {
   job.reported = false;
   job.moves = event.moves;
   job.place_reported = 0;
-  write(record::HasJoined{job.id, job.directory, job.pid, job.spec.suspends, event.lease, event.holds, job.process_mark});
+  write(
+      record::HasJoined{job.id, job.directory, job.pid, job.spec.suspends, event.lease, event.holds, job.process_mark});
   actions_.emplace_back(Welcome{event.connection, job.id});
   hear(job, event.lease, event.holds, false, now_s);
   if (ending) {
@@ -321,6 +352,8 @@ void Cluster::finish(Job& job, int status, const std::string& why, double now_s)
   }
   book_.forget(job.id);
   write(record::HasEnded{job.id, status, job.why, job.samples, job.slot_s, rates_of(job)});
+  job.rates.clear();
+  job.rates_by_hosts.clear();
   if (!resuming_) settle(now_s);
   decide_soon(now_s, id_text(job.id) + " ends");
   forget_old();

@@ -17,8 +17,8 @@ bool may_act_on(const Owner& who, const Job& job) {
 
 }  // namespace
 
-// Empty: it may be a job of this cluster.
-std::string Cluster::refusal(const Owner& owner, const Limits& limits, const JobSpec& spec, Outcome& outcome) const {
+// Empty: it can have its least on the hosts that it asks for.
+std::string Cluster::misfit(const Owner& owner, const Limits& limits, const JobSpec& spec, Outcome& outcome) const {
   outcome = Outcome::kInvalid;
   if (spec.min < 1 || spec.max < spec.min || spec.start < spec.min || spec.start > spec.max) {
     return "the sizes of " + spec.name + " must be 1 <= min <= start <= max";
@@ -29,6 +29,27 @@ std::string Cluster::refusal(const Owner& owner, const Limits& limits, const Job
     if (found == hosts_.end())
       return spec.name + " asks for the host " + asked + ", which is not a host of this cluster";
   }
+  if (spec.hosts.size() > hosts_.size()) return spec.name + " asks for a host more than once";
+  outcome = Outcome::kNotPermitted;
+  if (spec.min > limits.slots) {
+    return spec.name + " needs " + plural(spec.min, "slot") + " and user " + owner.name + " may have " +
+           plural(limits.slots, "slot") + " (limits.slots)";
+  }
+  outcome = Outcome::kUnavailable;
+  if (spec.min > slots_with_helpers()) {
+    return spec.name + " needs " + plural(spec.min, "slot") + " and the cluster has " +
+           plural(slots_with_helpers(), "slot") + (settings_.most_slots > slots() ? " at most" : "");
+  }
+  if (spec.min > reach_with_helpers(spec)) {
+    return spec.name + " needs " + plural(spec.min, "slot") + "; the hosts that it asks for have " +
+           plural(reach_with_helpers(spec), "slot");
+  }
+  return "";
+}
+
+// Empty: it may be a job of this cluster.
+std::string Cluster::refusal(const Owner& owner, const Limits& limits, const JobSpec& spec, Outcome& outcome) const {
+  outcome = Outcome::kInvalid;
   std::uint64_t own_jobs = 0, all_jobs = 0;
   for (const auto& [id, job] : jobs_) {
     if (!job.live()) continue;
@@ -50,19 +71,8 @@ std::string Cluster::refusal(const Owner& owner, const Limits& limits, const Job
     return user + " may give at most priority " + std::to_string(limits.priority) + " (limits.priority), not " +
            std::to_string(spec.priority);
   }
-  if (spec.min > limits.slots) {
-    return spec.name + " needs " + plural(spec.min, "slot") + " and " + user + " may have " +
-           plural(limits.slots, "slot") + " (limits.slots)";
-  }
+  if (std::string problem = misfit(owner, limits, spec, outcome); !problem.empty()) return problem;
   outcome = Outcome::kUnavailable;
-  if (spec.min > slots_with_helpers()) {
-    return spec.name + " needs " + plural(spec.min, "slot") + " and the cluster has " +
-           plural(slots_with_helpers(), "slot") + (settings_.most_slots > slots() ? " at most" : "");
-  }
-  if (spec.min > reach_with_helpers(spec)) {
-    return spec.name + " needs " + plural(spec.min, "slot") + "; the hosts that it asks for have " +
-           plural(reach_with_helpers(spec), "slot");
-  }
   if (all_jobs >= settings_.max_jobs) {
     return "the cluster has " + plural(all_jobs, "job") + " already, the most that it takes";
   }

@@ -142,7 +142,6 @@ struct Recall {
     found->why = record.why;
     found->samples = record.samples;
     found->slot_s = record.slot_s;
-    for (const RateSeen& rate : record.rates) found->rates[rate.workers] = {rate.samples_per_s, rate.views};
     found->ended_s = now_s;
     found->move.reset();
     found->trial.reset();

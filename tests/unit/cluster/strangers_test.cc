@@ -99,6 +99,84 @@ TEST_CASE("while runs come back after a restart, a stranger takes no slot that a
   CHECK(story.cluster().book().lease(own).slots.size() == 8);
 }
 
+TEST_CASE_FIXTURE(Shared, "a run that joins again with sizes that nobody can have is refused, and holds up nobody") {
+  give(stranger("run"));
+  const JobId id = last();
+  REQUIRE(id != own);
+  Join again = stranger("run");
+  again.connection = kOfStranger + 1;
+  again.spec.min = again.spec.start = again.spec.max = 100'000;
+  const auto records_before = journal().size();
+  give(again);
+  CHECK(journal().size() == records_before);
+  CHECK(job(id).spec.min == 1);
+  again.spec = stranger("run").spec;
+  again.spec.hosts = {"nowhere"};
+  give(again);
+  again.spec.hosts.assign(10'000, "h");
+  give(again);
+  CHECK(job(id).spec.hosts.empty());
+  CHECK(job(id).connection == kOfStranger);
+}
+
+TEST_CASE("a run that joins again as it was is let in, although hosts have gone meanwhile") {
+  Story story;
+  Join join = stranger("run");
+  join.spec.min = join.spec.start = join.spec.max = 4;
+  story.give(join);
+  const JobId id = story.cluster().jobs().rbegin()->first;
+  story.change_hosts({{"h", 2}});
+  join.connection = kOfStranger + 1;
+  join.lease = story.cluster().book().lease(id).version;
+  story.give(join);
+  CHECK(story.job(id).connection == kOfStranger + 1);
+}
+
+TEST_CASE("while runs come back after a restart, a stranger claims no more free slots than its limit") {
+  Settings settings = Story::plain();
+  settings.limits = [](const Owner& owner) {
+    Limits limits;
+    if (!owner.of_cluster) limits.slots = 2;
+    return limits;
+  };
+  Story story(settings);
+  JobSpec spec = all_slots();
+  spec.min = spec.start = spec.max = 1;
+  story.submit("own", spec);
+  story.restart();
+  Join join = stranger("thief");
+  join.limits = settings.limits(join.owner);
+  join.holds = {{0, 1}, {0, 2}, {0, 3}};
+  story.give(join);
+  CHECK(story.cluster().jobs().size() == 1);
+  join.holds = {{0, 1}, {0, 2}};
+  story.give(join);
+  CHECK(story.cluster().jobs().size() == 2);
+}
+
+TEST_CASE_FIXTURE(Shared, "speeds that a run invents take no more memory than those that one can measure") {
+  give(stranger("run"));
+  const JobId id = last();
+  Report report;
+  report.connection = kOfStranger;
+  report.phase = "waiting";
+  for (std::uint32_t workers = 1; workers <= 5000; ++workers) {
+    report.rates.push_back({workers, 1.0 * workers, 3, false, workers});
+    if (workers % 1000 != 0) continue;
+    give(report);
+    report.rates.clear();
+  }
+  CHECK(job(id).rates.size() <= kMostRates);
+  CHECK(job(id).rates_by_hosts.size() <= kMostRates);
+  CHECK(job(id).rates.at(1).samples_per_s == 1);
+  report.rates = {{1, 2.0, 3, false, 1}};
+  give(report);
+  CHECK(job(id).rates.at(1).samples_per_s == 2);
+  give(RunEnded{kOfStranger, 0});
+  CHECK(job(id).rates.empty());
+  CHECK(job(id).rates_by_hosts.empty());
+}
+
 // Its connection is lost, and what it has named on disk is not looked at (Probed::State::kUnknown).
 struct LostStranger : Shared {
   LostStranger() {
