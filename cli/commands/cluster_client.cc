@@ -28,6 +28,7 @@ namespace {
 using ClientClock = std::chrono::steady_clock;
 
 constexpr std::chrono::seconds kClusterPatience{30};
+constexpr std::chrono::seconds kNoPatience{0};
 constexpr std::size_t kMaxOfAnswer = 256u << 20;
 
 struct ClientSocket {
@@ -41,11 +42,15 @@ Error no_answer(const std::string& directory, const std::string& why) {
   return {ErrorCode::kUnavailable, "the cluster in " + directory + " does not answer: " + why};
 }
 
-Status connect_to_cluster(const std::string& directory, ClientSocket& socket) {
+// A stopped cluster accepts as many connections as its queue holds, and then none.
+Status connect_to_cluster(const std::string& directory, ClientSocket& socket, std::chrono::seconds patience) {
   auto address = cluster::ClusterAddress::of(directory);
   if (!address.ok()) return Error{ErrorCode::kUnavailable, "no cluster is running in " + directory};
-  socket.value = ::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  socket.value = ::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | (patience == kNoPatience ? SOCK_NONBLOCK : 0), 0);
+  const timeval longest{patience.count(), 0};  // of connect() and of each send(); 0: without end, or not at all
+  if (socket.value >= 0) ::setsockopt(socket.value, SOL_SOCKET, SO_SNDTIMEO, &longest, sizeof longest);
   if (socket.value >= 0 && ::connect(socket.value, address->generic(), sizeof address->address) == 0) return {};
+  if (errno == EAGAIN) return Error{ErrorCode::kTimeout, no_answer(directory, "it may be busy or stopped").message};
   const bool absent = errno == ENOENT || errno == ECONNREFUSED || errno == ENOTDIR;
   return Error{ErrorCode::kUnavailable,
                absent ? "no cluster is running in " + directory + "; start one with: elastictrain cluster cluster.toml"
@@ -54,19 +59,22 @@ Status connect_to_cluster(const std::string& directory, ClientSocket& socket) {
 
 Result<std::string> talk_to(const std::string& directory, const MakeRequest& make_request) {
   ClientSocket socket;
-  if (Status connected = connect_to_cluster(directory, socket); !connected.ok()) return connected.error();
+  if (Status connected = connect_to_cluster(directory, socket, kClusterPatience); !connected.ok()) {
+    return connected.error();
+  }
   const auto peer = cluster::peer_of(socket.value);
   if (!peer) return no_answer(directory, "the system does not say whose it is");
   const std::string line = json_text(make_request(peer->uid == ::geteuid())) + "\n";
+  const auto until = ClientClock::now() + kClusterPatience;
   for (std::size_t sent = 0; sent < line.size();) {
     const ssize_t count = ::send(socket.value, line.data() + sent, line.size() - sent, MSG_NOSIGNAL);
     if (count < 0 && errno == EINTR) continue;
-    if (count < 0) return no_answer(directory, std::strerror(errno));
+    if (count < 0 && errno != EAGAIN) return no_answer(directory, std::strerror(errno));
+    if (count < 0 || ClientClock::now() >= until) return no_answer(directory, "it may be busy or stopped");
     sent += static_cast<std::size_t>(count);
   }
   std::string answer;
   std::string block(64 * 1024, '\0');
-  const auto until = ClientClock::now() + kClusterPatience;
   while (answer.empty() || answer.back() != '\n') {
     const auto left = std::chrono::ceil<Millis>(until - ClientClock::now()).count();
     pollfd waiting{socket.value, POLLIN, 0};
@@ -88,7 +96,9 @@ std::vector<std::string> running_clusters(const std::string& directory) {
   std::error_code failed;
   for (const auto& entry : std::filesystem::directory_iterator(directory, failed)) {
     ClientSocket socket;
-    if (connect_to_cluster(entry.path(), socket).ok()) names.push_back(entry.path().filename());
+    const Status connected = connect_to_cluster(entry.path(), socket, kNoPatience);
+    const bool is_busy = !connected.ok() && connected.error().code == ErrorCode::kTimeout;
+    if (connected.ok() || is_busy) names.push_back(entry.path().filename());
   }
   std::sort(names.begin(), names.end());
   return names;

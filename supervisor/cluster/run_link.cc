@@ -1,6 +1,7 @@
 #include "supervisor/cluster/run_link.h"
 
 #include <fcntl.h>
+#include <sys/socket.h>
 #include <sys/un.h>
 #include <unistd.h>
 
@@ -12,6 +13,8 @@
 #include <asio/post.hpp>
 #include <asio/read_until.hpp>
 #include <asio/write.hpp>
+#include <cerrno>
+#include <cstring>
 #include <utility>
 #include <variant>
 
@@ -43,6 +46,13 @@ class Address {
 };
 
 }  // namespace
+
+std::optional<std::uint32_t> user_of_peer(int socket) {
+  ucred peer{};
+  socklen_t length = sizeof peer;
+  if (::getsockopt(socket, SOL_SOCKET, SO_PEERCRED, &peer, &length) != 0) return std::nullopt;
+  return peer.uid;
+}
 
 struct RunLink::Connection {
   explicit Connection(asio::io_context& io) : socket(io) {}
@@ -89,17 +99,32 @@ void RunLink::connect() {
   joined_ = false;
   attempt_ = std::make_shared<Connection>(io_);
   const Address address(settings_.socket);
-  asio::error_code error = asio::error::name_too_long;
-  // A Unix socket is connected to at once, or not at all.
-  if (address.fits()) attempt_->socket.connect(address.endpoint(), error);
+  if (!address.fits()) return drop(asio::error_code(asio::error::name_too_long).message());
+  asio::error_code error;
+  attempt_->socket.open(Local(), error);
+  if (!error) attempt_->socket.non_blocking(true, error);
   if (error) return drop(error.message());
+  // A Unix socket is connected to at once, or not at all; the call would wait for a place in the queue of a stopped
+  // one.
+  const auto endpoint = address.endpoint();
+  const int socket = attempt_->socket.native_handle();
+  if (::connect(socket, endpoint.data(), static_cast<socklen_t>(endpoint.size())) != 0) {
+    return drop(errno == EAGAIN ? "it is stopped or too busy" : std::strerror(errno));
+  }
+  if (const std::string why = why_not_trusted(socket); !why.empty()) return drop(why);
   connected(attempt_);
 }
 
+// Whose leases the run follows was its user's choice; a socket in the same place may be somebody else's later.
+std::string RunLink::why_not_trusted(int socket) {
+  const auto user = settings_.user_of(socket);
+  if (!user) return "the system does not say whose it is";
+  if (!user_ || *user == *user_) return "";
+  return "its socket is that of user " + std::to_string(*user) + " now, and the run has joined a cluster of user " +
+         std::to_string(*user_);
+}
+
 void RunLink::connected(const Attempt& attempt) {
-  asio::error_code error;
-  attempt->socket.non_blocking(true, error);
-  if (error) return drop(error.message());
   answer_timer_.expires_after(settings_.timeout);
   answer_timer_.async_wait([this, life = std::weak_ptr(life_), attempt](asio::error_code stopped) {
     if (!stopped && !life.expired() && attempt == attempt_ && !joined_) drop("it does not answer");
@@ -132,6 +157,7 @@ void RunLink::on(const Joined& message) {
   if (std::exchange(ever_joined_, true)) say_(false, "connected to cluster " + settings_.cluster + " again");
   answer_timer_.cancel();
   job_ = message.job;
+  if (!user_) user_ = settings_.user_of(attempt_->socket.native_handle());
   joined_ = true;
   said_.clear();
   delay_ = settings_.retry;
@@ -147,6 +173,7 @@ void RunLink::on(const Lease& message) {
                     std::to_string(lease_->version) + ": it changes nothing");
   }
   lease_ = message;
+  if (job_of_host_.size() > kMaxHosts) job_of_host_.clear();  // no end of hosts may be named
   for (const HostSlots& host : message.slots) job_of_host_[host.host] = host.job;
   if (!message.slots.empty()) queue_.reset();
   if (handlers_.leased) handlers_.leased(message);

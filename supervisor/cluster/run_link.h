@@ -3,14 +3,15 @@
 //
 // Ownership: borrows the loop; owned by the process of the run, and lent to one supervisor after the other.
 // Thread: the io_context's; callbacks run there, after the call that set them has returned.
-// Errors: a cluster that is not there, refuses, stalls or talks nonsense is named once for each reason; only join_now()
-// returns one.
+// Errors: a cluster that is not there, refuses, stalls or talks nonsense, or has become that of another user, is named
+// once for each reason; only join_now() returns one.
 #pragma once
 
 #include <asio/io_context.hpp>
 #include <asio/steady_timer.hpp>
 
 #include <chrono>
+#include <cstdint>
 #include <functional>
 #include <map>
 #include <memory>
@@ -23,12 +24,16 @@
 
 namespace elastictrain::cluster {
 
+// As the kernel says.
+std::optional<std::uint32_t> user_of_peer(int socket);
+
 struct RunLinkSettings {
   std::string socket;                         // path; may be longer than a socket's address
   std::string cluster;                        // as the user named it, for messages
   std::chrono::milliseconds timeout{10'000};  // for an answer to a join, and for the last line
   std::chrono::milliseconds retry{200};       // until the next attempt; doubles up to the maximum
   std::chrono::milliseconds retry_max{2'000};
+  std::function<std::optional<std::uint32_t>(int socket)> user_of = user_of_peer;  // for tests, which are one user
 };
 
 class RunLink {
@@ -78,6 +83,7 @@ class RunLink {
 
   void connect();
   void connected(const Attempt& attempt);
+  std::string why_not_trusted(int socket);
   void read(const Attempt& attempt);
   void take(std::string_view line);
   void on(const Joined& message);
@@ -103,8 +109,9 @@ class RunLink {
   bool joined_ = false;
   bool closing_ = false;
   bool ever_joined_ = false;
-  std::string failure_;  // of the last attempt
-  std::string said_;     // the last failure that was named
+  std::optional<std::uint32_t> user_;  // of the cluster that the run has joined first
+  std::string failure_;                // of the last attempt
+  std::string said_;                   // the last failure that was named
   std::string job_;
   std::optional<Lease> lease_;
   std::map<std::string, std::string> job_of_host_;

@@ -164,6 +164,42 @@ TEST_CASE("a cluster that does not answer is an error after the time-out") {
   CHECK(joined.error().message.find("it does not answer") != std::string::npos);
 }
 
+TEST_CASE("a cluster that is stopped, and whose queue of connections is full, holds up nobody") {
+  Scene scene;
+  const Peer peer(scene.settings.socket);
+  sockaddr_un address{};
+  address.sun_family = AF_UNIX;
+  scene.settings.socket.copy(address.sun_path, sizeof address.sun_path - 1);
+  std::vector<int> waiting;
+  do {
+    waiting.push_back(::socket(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
+  } while (::connect(waiting.back(), reinterpret_cast<const sockaddr*>(&address), sizeof address) == 0);
+  const Status joined = scene.link().join_now();
+  REQUIRE_FALSE(joined.ok());
+  CHECK(joined.error().message.find("stopped or too busy") != std::string::npos);
+  for (const int socket : waiting) ::close(socket);
+}
+
+TEST_CASE("a run that has joined a cluster follows no socket of another user in its place") {
+  Scene scene;
+  std::uint32_t user = 1001;
+  scene.settings.user_of = [&user](int) { return std::optional(user); };
+  auto peer = std::make_unique<Peer>(scene.settings.socket);
+  scene.link().start();
+  scene.joined(*peer);
+  scene.link().follow(scene.handlers());
+  user = 1002;
+  peer = std::make_unique<Peer>(scene.settings.socket);
+  scene.until(peer.get(), [&] { return scene.says("is that of user 1002 now"); });
+  CHECK(peer->heard.empty());
+  CHECK_FALSE(scene.link().connected());
+  user = 1001;
+  peer = std::make_unique<Peer>(scene.settings.socket);
+  scene.joined(*peer);
+  peer->say(lease_of(4));
+  scene.until(peer.get(), [&] { return scene.leases.size() == 1; });
+}
+
 TEST_CASE("a run knows the batch system's job of every host that it was leased, the newest one") {
   Scene scene;
   Peer peer(scene.settings.socket);
