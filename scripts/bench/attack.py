@@ -1,14 +1,24 @@
-"""What attackers at a run's sockets cost it: steps while they knock, against steps in peace."""
+"""What attackers at a run's sockets cost it: steps while they knock, against steps in peace. What a second user costs a
+cluster that everyone may use: submissions while they flood it, against those in peace, and what all their lies leave behind."""
 
 import multiprocessing
 import os
+import random
 import socket
 import statistics
+import sys
 import time
 
 import rows
+
+sys.path.insert(0, os.path.join(rows.ROOT, "tests", "attack", "cluster"))
+
+import lies
+import siege
+import standin_cluster
 from attack_test import listening_at, unix_sockets_of
-from harness import Run, job, pids, read_steps, step_interval
+from harness import Failed, Run, job, pids, read_steps, step_interval
+from leases import Cleanups
 
 PHASE_S = 6
 PAIRS = 4
@@ -74,3 +84,99 @@ def attack_rate(repetitions):
         losses = len(run.events("loss"))
         yield rows.below("attack-losses", losses, "", 0, f"{members} of 2 workers train at the end")
         run.do("stop", run.name)
+
+
+# --- attack-cluster
+
+MUTATIONS = 400
+LEASES = 200  # that have been changed
+SUBMISSIONS = 10_000
+BLOCKS = 40  # of submissions, in peace and under floods in turn
+
+
+def tell_lies(attacked, seed):
+    """(lies, those that were not answered in time, those whose answer was wrong). Nothing else may have changed."""
+    owner, places = attacked.owner_job(), attacked.traps()
+    door = siege.Door(attacked.case, places["swapped"])
+    stranger = attacked.intruder()
+    heard = [(answer, attacked.is_as_it_must_be(answer, what)) for _, answer, what in attacked.lie(stranger, owner, places)]
+    wrong = sum(not right for _, right in heard)
+    changed = [attacked.exchange(stranger, lines) for lines in lies.mutations(seed, MUTATIONS, owner)]
+    attacked.wait_until_gone()
+    wrong += attacked.keeper_now() != attacked.keeper_unharmed()
+    wrong += door.was_opened()
+    return len(heard), sum(answer is None for answer in [answer for answer, _ in heard] + changed), wrong
+
+
+def rates_under_floods(attacked, seed):
+    """Submissions a second in peace and under floods, in pairs, the first of the two in turn; and what the floods did."""
+    pairs, did = [], {}
+    for pair in range(BLOCKS // 2):
+        rates = {}
+        for flooded in (False, True) if pair % 2 else (True, False):
+            floods = attacked.floods(seed) if flooded else []
+            time.sleep(1)  # interpreters start, and what is left of the flood before is over
+            rates[flooded] = attacked.submit_many(SUBMISSIONS // BLOCKS, f"{pair}-{flooded}")
+            for kind, count in attacked.end_floods(floods).items():
+                did[kind] = did.get(kind, 0) + count
+        pairs.append((rates[False], rates[True]))
+    return pairs, did
+
+
+def hostile_leases(case, seed):
+    """A run whose cluster says what has been changed from a lease: how many answers to `status` are missing then."""
+    made = random.Random(seed)
+    cluster = standin_cluster.StandinCluster(case).start()
+    missing = 0
+    with Run(standin_cluster.job(cluster)) as run:
+        cluster.wait_join()
+        cluster.lease(0, 1)
+        run.wait_size(2)
+        for number in range(LEASES):
+            lease = {"lease": {"version": number + 2, "slots": [{"host": "localhost", "slots": [0, 1], "of": 4}], "reason": "r"}}
+            try:
+                cluster.send_bytes(lies.with_another_value(made, lease).encode() + b"\n")
+            except OSError:
+                cluster.wait_join(len(cluster.joins()))
+            if number % 10 == 9:
+                missing += run.command("status", run.name, "--json").returncode != 0
+        cluster.lease(0, 1, version=LEASES + 10_000)
+        run.wait_size(2)
+        run.do("stop", run.name)
+        missing += run.wait(60) != 0
+    return missing
+
+
+def attack_cluster(repetitions):
+    """Two real users, one cluster. The owner's submissions are never started: another job of theirs has what they need."""
+    if os.geteuid() != 0:
+        raise rows.Unavailable("it needs root, to be two users")
+    with Cleanups() as case:
+        attacked = siege.Siege(case)
+        seed = int(time.time())
+        hangs = 0
+        try:
+            told, hangs, wrong = tell_lies(attacked, seed)
+            for kind_seed in range(max(1, repetitions)):
+                floods = attacked.floods(seed + kind_seed)
+                time.sleep(10)
+                attacked.end_floods(floods)
+            attacked.wait_until_gone()
+            growth = attacked.growth_mib()
+            pairs, did = rates_under_floods(attacked, seed)
+            attacked.wait_until_gone()
+            phantoms = attacked.phantom_slots()
+        except TimeoutError as error:
+            raise Failed(f"the owner was not answered within {siege.DEADLINE_S} s") from error
+        longest = 1e3 * max(attacked.answers_s)
+    hangs += hostile_leases(case, seed)
+    ratios = [100 * flooded / peace for peace, flooded in pairs]
+    peace = statistics.median(rate for rate, _ in pairs)
+    flood = ", ".join(f"{kind} {count}" for kind, count in did.items())
+    yield rows.below("attack-cluster/hangs", hangs, "", 0,
+                     f"{told} lies, {MUTATIONS} changed lines, {LEASES} changed leases, seed {seed}; the owner waited {longest:.0f} ms at most")
+    yield rows.below("attack-cluster/wrong", wrong, "", 0, "lies that were believed, honest lines that were not, harm to the owner's job")
+    yield rows.below("attack-cluster/phantom-slots", phantoms, "", 0, f"of {siege.SLOTS}, when the second user has gone")
+    yield rows.below("attack-cluster/growth", growth, "MiB", 64, "of resident memory at its most, through lies, changed lines and floods")
+    yield rows.at_least("attack-cluster/rate", statistics.median(ratios), "%", 95,
+                        f"{rows.spread(ratios)}; {peace:.0f} submissions a second in peace, {SUBMISSIONS} in all; {flood}")

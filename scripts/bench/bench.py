@@ -64,6 +64,7 @@ BENCHMARKS = {
     "hang": (failures.hang, "SIGSTOP of one of 3 workers; beside torchrun"),
     "false-verdicts": (failures.false_verdicts, "an hour of training on cores that are four times oversubscribed"),
     "attack-rate": (attack.attack_rate, "steps while an attacker knocks at all sockets of a run, against steps in peace"),
+    "attack-cluster": (attack.attack_cluster, "a second user lies to a cluster and floods it: hangs, slots, memory, submissions"),
     "supervisor-restart": (failures.supervisor_restart, "kill -9 of the supervisor, then run --resume"),
     "total-loss": (failures.total_loss, "everything killed, then run --resume: samples lost or repeated"),
     "checkpoint-cost": (checkpoint.checkpoint_cost, "100 MB every 10 steps, with and without in turn"),

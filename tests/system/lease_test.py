@@ -175,8 +175,14 @@ class Lies(LeaseCase):
                          b'{"lease":{"version":1e300,"slots":[]}}\n', b'{"lease":{"version":-1,"slots":[]}}\n',
                          b'{"lease":{"version":9,"slots":[{"host":"localhost","slots":[4],"of":4}]}}\n',
                          b'{"lease":{"version":9,"slots":[{"host":"localhost","slots":[1,1]}]}}\n',
-                         b'{"lease":{"version":9,"slots":[{"host":"","slots":[1]}]}}\n'):
+                         b'{"lease":{"version":9,"slots":[{"host":"","slots":[1]}]}}\n',
+                         b'{"lease":{"version":9,"slots":[{"host":"--kubeconfig=x","slots":[1]}]}}\n',
+                         b'{"lease":{"version":9,"slots":[{"host":"localhost","slots":[1],"job":"--help"}]}}\n',
+                         b'{"lease":{"version":9,"slots":[{"host":"localhost","slots":[-1]}]}}\n'):
                 cluster.send_bytes(line)
+            for many in ([{"host": "localhost", "slots": list(range(1025))}],
+                         [{"host": f"h{i}", "slots": [0]} for i in range(17_000)]):
+                cluster.send({"lease": {"version": 9, "slots": many, "reason": "too many"}})
             cluster.send({"lease": {"version": 4, "slots": slots, "reason": "old"}})
             cluster.send({"lease": {"version": 5, "slots": slots, "reason": "the same number"}})
             run.wait_text("which is older than 5")
