@@ -15,6 +15,7 @@
 #include "cli/commands/command.h"
 #include "cli/commands/exit_code.h"
 #include "cli/commands/first_jobs.h"
+#include "cli/commands/run_cluster.h"
 #include "cli/commands/run_probe.h"
 #include "cli/config/cluster_file.h"
 #include "cli/config/load.h"
@@ -110,7 +111,9 @@ cluster::ClusterOptions options_of(const ClusterFile& file, const std::string& d
   return options;
 }
 
-int run_cluster(const std::string& path) {
+}  // namespace
+
+int run_cluster(const std::string& path, const cluster::FindBroken& find_broken) {
   const auto text = read_config_file(path);
   if (!text.ok()) return fail_cluster(text.error().message, kExitNoInput);
   const auto read = read_cluster_file(*text, path);
@@ -131,6 +134,7 @@ int run_cluster(const std::string& path) {
   if (!hosts.ok()) return fail_cluster(path + ": " + hosts.error().message, kExitConfig);
   const std::string config_directory = std::filesystem::absolute(path).parent_path().string();
   FirstJobs first_jobs(io, file.jobs, *directory, config_directory, options.say);
+  options.find_broken = find_broken;
   options.begun = [&](const jobs::Cluster& begun) { first_jobs.submit(begun.jobs()); };
   bool is_broken = false;
   options.broken = [&](const std::string&) {
@@ -162,13 +166,11 @@ int run_cluster(const std::string& path) {
   return kExitSuccess;
 }
 
-}  // namespace
-
 Command make_cluster(Invocation& invocation) {
   const auto path = std::make_shared<std::string>();
   const auto choose = [&invocation, path]() -> Status {
     if (path->empty()) return wrong_usage("name the cluster's file: elastictrain cluster cluster.toml");
-    invocation.action = [path] { return run_cluster(*path); };
+    invocation.action = [path] { return run_cluster(*path, cluster::first_broken_rule); };
     return {};
   };
   return {"cluster",     "share hosts among many runs: queue, limits, policy, leases",

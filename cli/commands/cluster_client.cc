@@ -57,6 +57,18 @@ Status connect_to_cluster(const std::string& directory, ClientSocket& socket, st
                       : "cannot reach the cluster in " + directory + ": " + std::strerror(errno)};
 }
 
+Error closed_by(const std::string& directory) {
+  ClientSocket socket;
+  const Status again = connect_to_cluster(directory, socket, kNoPatience);
+  if (again.ok() || again.error().code == ErrorCode::kTimeout) {
+    return no_answer(directory, "it closed the connection; you may not be allowed to use it (access)");
+  }
+  return {ErrorCode::kUnavailable,
+          "the cluster in " + directory +
+              " ended before it answered, and its runs train on; start it again with: "
+              "elastictrain cluster cluster.toml. Then elastictrain queue shows what it knows"};
+}
+
 Result<std::string> talk_to(const std::string& directory, const MakeRequest& make_request) {
   ClientSocket socket;
   if (Status connected = connect_to_cluster(directory, socket, kClusterPatience); !connected.ok()) {
@@ -83,7 +95,7 @@ Result<std::string> talk_to(const std::string& directory, const MakeRequest& mak
     if (ready <= 0) return no_answer(directory, "it may be busy or stopped");
     const ssize_t count = ::recv(socket.value, block.data(), block.size(), 0);
     if (count < 0 && errno == EINTR) continue;
-    if (count <= 0) return no_answer(directory, "it closed the connection; you may not be allowed to use it (access)");
+    if (count <= 0) return closed_by(directory);
     answer.append(block.data(), static_cast<std::size_t>(count));
     if (answer.size() > kMaxOfAnswer) return no_answer(directory, "the answer is too long");
   }

@@ -4,8 +4,13 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <chrono>
 #include <filesystem>
 #include <iostream>
+#include <optional>
+#include <string_view>
+#include <thread>
+#include <variant>
 
 #include "cli/commands/ended_run.h"
 #include "cli/commands/exit_code.h"
@@ -14,6 +19,7 @@
 #include "cli/output/printable.h"
 #include "supervisor/control/control_client.h"
 #include "supervisor/control/control_protocol.h"
+#include "supervisor/journal_history.h"
 #include "supervisor/protocol/json_text.h"
 #include "supervisor/run_directory.h"
 #include "supervisor/run_place.h"
@@ -152,8 +158,48 @@ Result<std::string> find_run(const std::string& name) {
   return newest;
 }
 
+namespace {
+
+constexpr int kLooksAtTheEnd = 40;
+constexpr std::chrono::milliseconds kBetweenLooks{50};
+
+// The rule that the last supervisor has found broken. Nothing: it has ended otherwise.
+std::optional<std::string> rule_that_ended(const std::string& directory) {
+  std::optional<std::string> rule;
+  const auto is_last = [&rule](std::string_view line) {
+    rule.reset();
+    return line.find("\"invariant_broken\"") != std::string_view::npos;
+  };
+  const auto take = [&rule](const JournalLine& line) {
+    if (!line.record) return;
+    if (const auto* broken = std::get_if<core::record::InvariantBroken>(&*line.record)) rule = broken->what;
+  };
+  (void)read_journal_lines(directory + "/" + control::kJournalName, take, is_last);
+  return rule;
+}
+
+// Why a run that took the request gave no answer, as its directory says once its process is gone.
+Error why_unanswered(const std::string& directory, const Error& closed) {
+  for (int look = 0; look < kLooksAtTheEnd && RunDirectory::is_held(directory); ++look) {
+    if (control::is_live(directory)) return closed;
+    std::this_thread::sleep_for(kBetweenLooks);
+  }
+  if (RunDirectory::is_held(directory) || !has_lost_supervisor(directory)) return closed;
+  const std::string name = std::filesystem::path(directory).filename();
+  if (const auto rule = rule_that_ended(directory)) {
+    return {ErrorCode::kInternal, "internal error: " + *rule + ". The supervisor of run " + name +
+                                      " has ended for it; nothing of this request was carried out, and the workers "
+                                      "train on. Take it over with: elastictrain run --resume " +
+                                      name};
+  }
+  return lost_supervisor(name);
+}
+
+}  // namespace
+
 Result<nlohmann::json> ask_run(const std::string& directory, const nlohmann::json& request, Millis timeout) {
   const auto answer = control::ask(directory, json_text(request), timeout);
+  if (!answer.ok() && answer.error().code == ErrorCode::kPeerLost) return why_unanswered(directory, answer.error());
   if (!answer.ok()) return answer.error();
   nlohmann::json parsed = parse_json(*answer);
   if (!parsed.is_object() || !parsed.contains("ok"))

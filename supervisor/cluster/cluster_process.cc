@@ -166,12 +166,19 @@ void ClusterProcess::give(const jobs::Event& event) {
   carry_out(cluster_->step(event, now_s()));
 }
 
+void ClusterProcess::give_request(std::uint64_t connection, const jobs::Event& event) {
+  asking_ = connection;
+  give(event);
+  asking_ = 0;
+}
+
 // What a wrong state has decided must neither leave the process nor be read by the next one.
 bool ClusterProcess::is_broken() {
   const auto rule = options_.find_broken(*cluster_);
   if (!rule) return false;
   *alive_ = false;
   options_.say("internal error: " + *rule);
+  if (asking_ != 0) server_->send_last(asking_, broken_answer(*rule));
   if (options_.broken) options_.broken(*rule);
   return true;
 }
@@ -313,7 +320,7 @@ void ClusterProcess::take_request(std::uint64_t connection, const Peer& peer, co
     command->request = connection;
     command->owner = owner;
     command->limits = limits;
-    return give(*command);
+    return give_request(connection, *command);
   }
   auto& submit = std::get<jobs::Submit>(*parsed);
   jobs::Outcome outcome = jobs::Outcome::kUnavailable;
@@ -332,7 +339,7 @@ void ClusterProcess::take_request(std::uint64_t connection, const Peer& peer, co
   submit.owner = owner;
   submit.limits = limits;
   submit.unix_s = unix_now_s();
-  give(submit);
+  give_request(connection, submit);
 }
 
 void ClusterProcess::take_message(std::uint64_t connection, const Peer& peer, const nlohmann::json& said) {

@@ -9,8 +9,8 @@
 #include <asio/steady_timer.hpp>
 #include <chrono>
 #include <functional>
-#include <nlohmann/json_fwd.hpp>
 #include <memory>
+#include <nlohmann/json_fwd.hpp>
 #include <optional>
 #include <set>
 #include <string>
@@ -27,6 +27,7 @@
 
 namespace elastictrain::cluster {
 
+using FindBroken = std::function<std::optional<std::string>(const jobs::Cluster&)>;
 std::optional<std::string> first_broken_rule(const jobs::Cluster& cluster);
 
 struct ClusterOptions {
@@ -42,7 +43,7 @@ struct ClusterOptions {
   // A rule is broken. Nothing of that step was written or sent, and nothing is done any more.
   std::function<void(const std::string& rule)> broken;
   // The first rule that does not hold, or nothing. For tests, which break one.
-  std::function<std::optional<std::string>(const jobs::Cluster&)> find_broken = first_broken_rule;
+  FindBroken find_broken = first_broken_rule;
 };
 
 // What a source of hosts that grows by helper jobs is told.
@@ -69,6 +70,7 @@ class ClusterProcess {
   void begin(const std::vector<launcher::Host>& hosts);
   void poll_hosts();
   void give(const jobs::Event& event);
+  void give_request(std::uint64_t connection, const jobs::Event& event);
   void carry_out(const jobs::Actions& actions);
   bool is_broken();
   void shorten_journal();
@@ -111,9 +113,10 @@ class ClusterProcess {
   std::unique_ptr<RunStarter> starter_;
   std::unique_ptr<launcher::HostSource> source_;
   std::unique_ptr<policy::OutsideSharing> policy_;
-  std::uint64_t question_ = 0;  // that it has not answered; 0: none
-  std::string view_;            // of that question
+  std::uint64_t question_ = 0;    // that it has not answered; 0: none
+  std::string view_;              // of that question
   std::set<std::uint64_t> runs_;  // connections of runs
+  std::uint64_t asking_ = 0;      // connection whose request is being carried out; 0: none
   asio::steady_timer wake_;
   asio::steady_timer poll_;
   std::chrono::steady_clock::time_point start_;

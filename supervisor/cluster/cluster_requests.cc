@@ -17,6 +17,8 @@ constexpr std::size_t kMaxArguments = 4096;
 constexpr std::size_t kMaxRequestTextBytes = 128 * 1024;
 constexpr std::uint64_t kPriorityShift = 1000;  // from -1000 to 1000
 
+constexpr int kBrokenStatus = 70;
+
 int status_of(jobs::Outcome outcome) {
   switch (outcome) {
     case jobs::Outcome::kDone:
@@ -28,7 +30,7 @@ int status_of(jobs::Outcome outcome) {
     case jobs::Outcome::kNotPermitted:
       return 77;
   }
-  return 70;
+  return kBrokenStatus;
 }
 
 // Arguments and variables may be longer than names and hold any character but 0.
@@ -199,6 +201,15 @@ std::string answer_of(const jobs::Answer& answer) {
 
 std::string refusal_answer(jobs::Outcome outcome, const std::string& text) {
   return json_text(Object{{"ok", false}, {"status", status_of(outcome)}, {"text", text}});
+}
+
+std::string broken_answer(const std::string& rule) {
+  return json_text(
+      Object{{"ok", false},
+             {"status", kBrokenStatus},
+             {"text", "internal error: " + rule +
+                          ". The cluster has ended for it; nothing of this request was carried out, and its "
+                          "runs train on. Start it again: it goes on from its journal"}});
 }
 
 std::string start_yourself_answer() {

@@ -32,6 +32,8 @@ Result<ClientRequest> parse_client_request(const nlohmann::json& object);
 std::string answer_of(const jobs::Answer& answer);
 std::string refusal_answer(jobs::Outcome outcome, const std::string& text);
 std::string start_yourself_answer();
+// To the request that broke a rule of the cluster.
+std::string broken_answer(const std::string& rule);
 
 struct ClusterFacts {
   std::string name;

@@ -37,6 +37,11 @@ constexpr std::size_t kKeptCapacity = 4096;
 constexpr std::chrono::milliseconds kAcceptAgain{50};
 constexpr std::chrono::milliseconds kReadAgain{50};
 
+// As far as it goes without waiting.
+void send_now(int socket, std::string_view line) {
+  (void)::send(socket, line.data(), line.size(), MSG_DONTWAIT | MSG_NOSIGNAL);
+}
+
 class Connected;
 
 // Of one user, or without bounds: the cluster's own and root.
@@ -89,6 +94,11 @@ class Connected : public std::enable_shared_from_this<Connected> {
     user().bytes += line.size() + 1;
     lines_.push_back(line + "\n");
     if (lines_.size() == 1) write();
+  }
+  // Nothing in the middle of another line.
+  void send_last(const std::string& line) {
+    if (closing_ || state_ == nullptr || !lines_.empty()) return;
+    send_now(socket_.native_handle(), line + "\n");
   }
   void finish() {
     closing_ = true;
@@ -283,6 +293,9 @@ class UnixClusterServer final : public ClusterServer {
   void send(std::uint64_t connection, const std::string& line) override {
     if (const auto one = find(connection)) one->send(line);
   }
+  void send_last(std::uint64_t connection, const std::string& line) override {
+    if (const auto one = find(connection)) one->send_last(line);
+  }
   void keep(std::uint64_t connection) override {
     if (const auto one = find(connection)) one->keep();
   }
@@ -324,12 +337,11 @@ class UnixClusterServer final : public ClusterServer {
   static bool is_own(const Peer& peer) { return peer.uid == ::geteuid() || peer.uid == 0; }
   bool may_connect(const Peer& peer) const { return everyone_ || is_own(peer); }
 
-  // As far as it goes without waiting.
   static void refuse(int socket) {
-    constexpr std::string_view kWhy =
+    send_now(
+        socket,
         "{\"ok\":false,\"status\":69,\"text\":\"this cluster has no place for another connection of this user now; try "
-        "again when one of them has ended\"}\n";
-    (void)::send(socket, kWhy.data(), kWhy.size(), MSG_DONTWAIT | MSG_NOSIGNAL);
+        "again when one of them has ended\"}\n");
   }
 
   bool has_place_for(const Peer& peer) {

@@ -54,6 +54,8 @@ class ClusterServer {
 
   virtual ~ClusterServer() = default;
   virtual void send(std::uint64_t connection, const std::string& line) = 0;
+  // At once, as far as it goes without waiting: the process is about to end.
+  virtual void send_last(std::uint64_t connection, const std::string& line) = 0;
   // It may be silent from now on: it is a run.
   virtual void keep(std::uint64_t connection) = 0;
   // After what is to be sent; `closed` is not called for it.
