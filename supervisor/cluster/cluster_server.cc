@@ -123,7 +123,8 @@ class Connected : public std::enable_shared_from_this<Connected> {
   // One line always has, however long it is.
   bool has_room_for(std::size_t bytes) {
     if (!bounded_) return buffered_ + bytes <= kMaxBuffered;
-    return buffered_ <= state_->bounds.waiting_bytes && user().bytes <= state_->bounds.bytes_of_user;
+    return buffered_ == 0 ||
+           (buffered_ <= state_->bounds.waiting_bytes && user().bytes <= state_->bounds.bytes_of_user);
   }
 
   void charge(std::size_t bytes) {
