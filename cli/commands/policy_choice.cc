@@ -28,6 +28,7 @@ policy::RunnerSettings policy_settings(const PolicyConfig& config) {
   policy.cool_down_s = static_cast<double>(config.cool_down_ms) / 1e3;
   policy.hysteresis = config.hysteresis;
   policy.outside = {config.library, config.argument, config.program, config.timeout_ms};
+  policy.utility = {"", "", config.utility_program, config.timeout_ms, "policy.utility_program", "table"};
   return policy;
 }
 

@@ -426,8 +426,8 @@ Result<RunPlan> make_plan(const RunConfig& config, const PlanInputs& inputs) {
   if (!preload.ok()) return preload.error();
   plan.preload = std::move(*preload);
   plan.policy = policy_settings(config.policy);
-  if (const Status there = policy::check_outside(plan.policy.outside, plan.policy.seed); !there.ok()) {
-    return there.error();
+  for (const policy::Outside& outside : {plan.policy.outside, plan.policy.utility}) {
+    if (const Status there = policy::check_outside(outside, plan.policy.seed); !there.ok()) return there.error();
   }
   plan.policy.observer = observer_settings(config, plan.settings);
   plan.policy.learning_rate = plan.settings.learning_rate.rule;

@@ -31,6 +31,10 @@ std::uint64_t number(const LoadedConfig& loaded, const char* name) {
   return *parse_whole_number(render_value(loaded.config, *find_key(name)));
 }
 
+bool has_utility(const PolicyConfig& policy) {
+  return policy.library.empty() && policy.program.empty() && (policy.name == "cost" || policy.name == "or");
+}
+
 class Finder {
  public:
   Finder(const LoadedConfig& loaded, bool starts_nothing)
@@ -177,6 +181,11 @@ class Finder {
     if (std::find(beside.begin(), beside.end(), config_.policy.name) != beside.end()) {
       add({"policy.beside"}, cite(loaded_, "policy.beside") + " is the same as policy.name: remove one");
     }
+    if (!config_.policy.utility_program.empty() && !has_utility(config_.policy)) {
+      add({"policy.utility_program", "policy.name"}, cite(loaded_, "policy.utility_program") +
+                                                         " needs policy.name = \"cost\" or \"or\", and no policy of "
+                                                         "your own");
+    }
     if (config_.policy.argument.empty() || !config_.policy.library.empty()) return;
     add({"policy.argument"}, cite(loaded_, "policy.argument") + " needs policy.library");
   }
@@ -271,6 +280,8 @@ void settle_policy(LoadedConfig& loaded) {
   const bool had_library = !loaded.config.policy.library.empty();
   settle(loaded, kPolicyKeys);
   if (had_library && loaded.config.policy.library.empty()) reset(loaded, "policy.argument");
+  const bool replaced = level_of(loaded, "policy.utility_program") < level_of(loaded, "policy.name");
+  if (replaced && !has_utility(loaded.config.policy)) reset(loaded, "policy.utility_program");
 }
 
 // A flag replaces only what a file sets. Two alternatives of the same level are a contradiction.

@@ -118,6 +118,10 @@ struct Assign {
     if (const auto amount = real()) given = *amount;
     if (const auto* boolean = std::get_if<bool>(&value)) given = *boolean;
     if (const auto* text = std::get_if<std::string>(&value)) given = *text;
+    const auto* text = std::get_if<std::string>(&given);
+    if (const auto& check = field.parameter->check; text != nullptr && check) {
+      if (const std::string problem = check(*text); !problem.empty()) return wrong("is not usable: " + problem);
+    }
     const auto checked = heuristics::check_parameters(*field.policy, {{field.parameter->name, given}});
     if (!checked.problem.empty() || std::holds_alternative<std::vector<std::string>>(value)) {
       return mismatch(key, value);
@@ -190,7 +194,8 @@ struct DescribeType {
     }
     std::string names;
     for (const auto& name : parameter.choices) names += (names.empty() ? "\"" : ", \"") + name + "\"";
-    return names.empty() ? "text" : "one of " + names;
+    if (names.empty()) return parameter.list_form.empty() ? "text" : "text, or a list of pairs of numbers";
+    return "one of " + names;
   }
 };
 

@@ -181,6 +181,7 @@ struct PolicyConfig {
   std::string library;               // path of a shared object; replaces a name
   std::string argument;              // passed to the library
   std::vector<std::string> program;  // replaces a name
+  std::vector<std::string> utility_program;
   std::uint64_t timeout_ms = 1'000;
   std::uint64_t interval_ms = 0;
   std::uint64_t warm_up_steps = 1;

@@ -455,9 +455,14 @@ void add_policy_keys(std::vector<KeySpec>& keys) {
           {"policy.program", "",
            "program that decides instead of policy.name: reads a view and writes a decision, each one line of JSON", "",
            ListField{in<&C::policy, &P::program>, nullptr, false, true}},
+          {"policy.utility_program", "",
+           "for the policies cost and or: program that says what the finished job is worth, instead of their utility: "
+           "reads the run's state and writes {\"utility\": [[SECONDS, VALUE], ...]}, each one line of JSON",
+           "", ListField{in<&C::policy, &P::utility_program>, nullptr, false, true}},
           {"policy.timeout_ms", "milliseconds",
-           "maximum time for policy.program to answer a view; after that the size stays for good", "",
-           IntegerField{in<&C::policy, &P::timeout_ms>, 1, kDayMs}},
+           "maximum time for policy.program to answer a view, after that the size stays for good; and for "
+           "policy.utility_program, after that the policy's utility counts",
+           "", IntegerField{in<&C::policy, &P::timeout_ms>, 1, kDayMs}},
           {"policy.interval_ms", "milliseconds",
            "time between two calls of the policy, and of the watch over slow workers; 0: 1000, or 10000 where the "
            "size is fixed and slow workers are only reported",

@@ -4,6 +4,7 @@
 #include <optional>
 #include <set>
 
+#include "cli/config/key_value.h"
 #include "cli/config/text.h"
 #include "cli/config/toml_depth.h"
 #include "cli/config/toml_parser.h"
@@ -125,7 +126,11 @@ class Reader {
     if (const auto* whole = node.as_integer()) return Value(whole->get());
     if (const auto* boolean = node.as_boolean()) return Value(boolean->get());
     if (const auto* real = node.as_floating_point()) return Value(real->get());
-    if (const auto* list = node.as_array()) return convert_list(*list);
+    if (const auto* list = node.as_array()) {
+      const auto* policy = std::get_if<PolicyKeyField>(&key.field);
+      const bool takes_pairs = policy != nullptr && !policy->parameter->list_form.empty();
+      return takes_pairs ? convert_numbers(policy->parameter->list_form, *list) : convert_list(*list);
+    }
     const auto* list_field = std::get_if<ListField>(&key.field);
     const bool takes_table = list_field != nullptr && list_field->pairs && node.is_table();
     return takes_table ? convert_pairs(*node.as_table()) : std::nullopt;
@@ -143,6 +148,21 @@ class Reader {
       }
     }
     return Value(std::move(elements));
+  }
+
+  // [[0, 100], [60, 5]] as "FORM:0:100,60:5".
+  static std::optional<Value> convert_numbers(const std::string& form, const toml::array& list) {
+    std::string text = form + ":";
+    for (const toml::node& element : list) {
+      const auto* pair = element.as_array();
+      const auto number_at = [pair](std::size_t i) { return (*pair)[i].value<double>(); };
+      if (pair == nullptr || pair->size() != 2 || !(*pair)[0].is_number() || !(*pair)[1].is_number()) {
+        return std::nullopt;
+      }
+      if (!text.ends_with(":")) text += ",";
+      text += number_text(*number_at(0)) + ":" + number_text(*number_at(1));
+    }
+    return Value(text);
   }
 
   static std::optional<Value> convert_pairs(const toml::table& table) {

@@ -44,7 +44,8 @@ class CostPolicy final : public SearchPolicy {
  private:
   std::string problem(const JobView& job) const override {
     if (!utility_.problem.empty()) return utility_.problem;
-    if (!utility_.linear && job.samples_total <= 0) return "a utility with steps needs a job with a known end";
+    const bool is_line = job.utility.empty() && utility_.kind == UtilityText::Kind::kLinear;
+    if (!is_line && job.samples_total <= 0) return "a utility of several lines needs a job with a known end";
     return "";
   }
 
@@ -52,7 +53,7 @@ class CostPolicy final : public SearchPolicy {
     // Without a known end, a linear utility still gives the value of a second and the cost of a worker for any number
     // of samples.
     const double rest = job.samples_total > 0 ? std::max(job.samples_total - job.samples_done, 1.0) : 1e6;
-    return cost_objective(utility_.utility(job.samples_total > 0 ? expected_s(view, job) : 0),
+    return cost_objective(utility_of(job, utility_, job.samples_total > 0 ? expected_s(view, job) : 0),
                           Prices(view.hosts, job, price_per_hour_), view.now_s, rest);
   }
 
@@ -62,8 +63,8 @@ class CostPolicy final : public SearchPolicy {
   }
 
   std::string comparison(const Measured& from, const Measured& to) const override {
-    return format_text("%u->%u workers: the remaining loss (utility and cost) changes by a factor of %.3f", from.workers,
-                       to.workers, std::exp(from.value - to.value));
+    return format_text("%u->%u workers: the remaining loss (utility and cost) changes by a factor of %.3f",
+                       from.workers, to.workers, std::exp(from.value - to.value));
   }
 
   UtilityText utility_;
@@ -84,8 +85,10 @@ PolicySpec efficiency_policy() {
 PolicySpec cost_policy() {
   SettingsTable<CostSettings> table;
   table
-      .text("utility", &CostSettings::utility, {},
-            "value of the finished job: linear:VALUE,SECONDS or step:VALUE:SECONDS,...")
+      .checked_text(
+          "utility", &CostSettings::utility, problem_of_utility, kUtilityTable,
+          "value of the finished job: linear:VALUE,SECONDS, step:VALUE:SECONDS,... or a table [[SECONDS, VALUE], "
+          "...], on the command line table:SECONDS:VALUE,...")
       .number("price_per_worker_hour", &CostSettings::price_per_worker_hour, {0, 1e6}, "",
               "price of a worker for an hour where hosts have no price");
   add_search_parameters(table);

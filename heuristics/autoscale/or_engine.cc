@@ -112,8 +112,9 @@ class OrPolicy final : public PerJobPolicy<OrState> {
     const Prices prices(view.hosts, job, price_per_hour_);
     const OrStep step = or_step(state.table.sizes(), job.workers, rules, [&](std::uint32_t less, std::uint32_t more) {
       const double slow = state.table.at(less)->mean_samples_per_s, fast = state.table.at(more)->mean_samples_per_s;
-      return with_utility_ ? utility_passes(view, job, state, prices, less, slow, more, fast, comparisons)
-                           : efficiency_passes(less, slow, more, fast, comparisons);
+      return with_utility_ || !job.utility.empty()
+                 ? utility_passes(view, job, state, prices, less, slow, more, fast, comparisons)
+                 : efficiency_passes(less, slow, more, fast, comparisons);
     });
     const auto target = static_cast<std::uint32_t>(static_cast<std::int64_t>(job.workers) + step.change);
     decision.reason = {step.change == 0 ? "settled" : "resize",
@@ -125,14 +126,15 @@ class OrPolicy final : public PerJobPolicy<OrState> {
   bool efficiency_passes(std::uint32_t less, double slow, std::uint32_t more, double fast, Comparisons& all) const {
     const double found = scaling_efficiency(less, slow, more, fast);
     const bool pass = found > threshold_;
-    all.note(pass, format_text("efficiency of %u->%u was %.2f %s %g", less, more, found, pass ? ">" : "<=", threshold_));
+    all.note(pass,
+             format_text("efficiency of %u->%u was %.2f %s %g", less, more, found, pass ? ">" : "<=", threshold_));
     return pass;
   }
 
   bool utility_passes(const ClusterView& view, const JobView& job, const OrState& state, const Prices& prices,
                       std::uint32_t less, double slow, std::uint32_t more, double fast, Comparisons& all) const {
     const double rest = std::max(job.samples_total - job.samples_done, 0.0);
-    const Utility utility = utility_.utility(state.expected_total_s);
+    const Utility utility = utility_of(job, utility_, state.expected_total_s);
     const double gained = utility(view.now_s + rest / fast) - utility(view.now_s + rest / slow);
     const double added = rest / fast * prices.per_s(more) - rest / slow * prices.per_s(less);
     const bool pass = gained > added;
@@ -189,7 +191,11 @@ PolicySpec or_policy() {
       .number(
           "min_batches_for_staying", [](OrSettings& all) -> double& { return all.rules.min_batches_for_staying; },
           {0, 1e9}, "steps", "steps at the first size that did not pass before it settles")
-      .text("utility", &OrSettings::utility, {}, "replaces S: linear:VALUE,SECONDS or step:VALUE:SECONDS,...")
+      .checked_text(
+          "utility", &OrSettings::utility,
+          [](const std::string& text) { return text.empty() ? "" : problem_of_utility(text); }, kUtilityTable,
+          "replaces S: linear:VALUE,SECONDS, step:VALUE:SECONDS,... or a table [[SECONDS, VALUE], ...], on the command "
+          "line table:SECONDS:VALUE,...")
       .number("price_per_worker_hour", &OrSettings::price_per_worker_hour, {0, 1e6}, "",
               "with utility: price of a worker for an hour where hosts have no price");
   return policy_spec<OrPolicy>("or", "the autoscaling engine of Or et al. 2020 as published", table);

@@ -1,6 +1,7 @@
 #include "heuristics/cost/utility.h"
 
 #include <algorithm>
+#include <cmath>
 #include <cstdlib>
 
 namespace elastictrain::heuristics {
@@ -22,7 +23,7 @@ std::vector<double> numbers(const std::string& text, char separator) {
   return all;
 }
 
-std::string parse_points(const std::string& text, std::vector<std::pair<double, double>>& points) {
+std::string parse_steps(const std::string& text, std::vector<std::pair<double, double>>& points) {
   std::size_t begin = 0;
   while (begin <= text.size()) {
     const std::size_t end = std::min(text.find(',', begin), text.size());
@@ -36,7 +37,32 @@ std::string parse_points(const std::string& text, std::vector<std::pair<double, 
   return "";
 }
 
+std::string parse_table(const std::string& text, std::vector<std::pair<double, double>>& points) {
+  for (std::size_t begin = 0; begin <= text.size();) {
+    const std::size_t end = std::min(text.find(',', begin), text.size());
+    const auto pair = numbers(text.substr(begin, end - begin), ':');
+    if (pair.size() != 2) return "a point is SECONDS:VALUE, not \"" + text.substr(begin, end - begin) + "\"";
+    points.emplace_back(pair[0], pair[1]);
+    begin = end + 1;
+  }
+  return problem_of_table(points);
+}
+
 }  // namespace
+
+std::string problem_of_table(const std::vector<std::pair<double, double>>& points) {
+  static constexpr double kLargest = 1e300;
+  if (points.empty()) return "a table needs at least one point of seconds and value";
+  for (std::size_t i = 0; i < points.size(); ++i) {
+    const auto& [seconds, value] = points[i];
+    const std::string point = "point " + std::to_string(i + 1);
+    if (!(seconds >= 0 && seconds < kLargest)) return point + ": its seconds must be 0 or more";
+    if (!(std::abs(value) < kLargest)) return point + ": its value must be a number";
+    if (i > 0 && seconds <= points[i - 1].first)
+      return point + ": its seconds must be more than those of the one before";
+  }
+  return "";
+}
 
 Utility Utility::linear(double y, double x_s) {
   Utility utility;
@@ -54,6 +80,15 @@ Utility Utility::piecewise(std::vector<std::pair<double, double>> points, double
   return utility;
 }
 
+Utility Utility::table(std::vector<std::pair<double, double>> points) {
+  const double before_s = points.front().first - 1, after_s = points.back().first + 1;
+  Utility utility;
+  utility.points_.emplace_back(before_s, points.front().second);
+  utility.points_.insert(utility.points_.end(), points.begin(), points.end());
+  utility.points_.emplace_back(after_s, points.back().second);
+  return utility;
+}
+
 double Utility::operator()(double seconds) const {
   std::size_t right = 1;
   while (right + 1 < points_.size() && points_[right].first < seconds) ++right;
@@ -63,7 +98,19 @@ double Utility::operator()(double seconds) const {
 }
 
 Utility UtilityText::utility(double expected_s) const {
-  return linear ? Utility::linear(y, x_s) : Utility::piecewise(points, expected_s);
+  if (kind == Kind::kTable) return Utility::table(points);
+  return kind == Kind::kLinear ? Utility::linear(y, x_s) : Utility::piecewise(points, expected_s);
+}
+
+Utility utility_of(const JobView& job, const UtilityText& otherwise, double expected_s) {
+  if (job.utility.empty()) return otherwise.utility(expected_s);
+  std::vector<std::pair<double, double>> points;
+  for (const auto& point : job.utility) points.emplace_back(point.seconds, point.value);
+  return problem_of_table(points).empty() ? Utility::table(std::move(points)) : otherwise.utility(expected_s);
+}
+
+std::string problem_of_utility(const std::string& text) {
+  return parse_utility(text).problem;
 }
 
 UtilityText parse_utility(const std::string& text) {
@@ -80,10 +127,14 @@ UtilityText parse_utility(const std::string& text) {
       parsed.x_s = values[1];
     }
   } else if (kind == "step") {
-    parsed.linear = false;
-    parsed.problem = parse_points(rest, parsed.points);
+    parsed.kind = UtilityText::Kind::kStep;
+    parsed.problem = parse_steps(rest, parsed.points);
+  } else if (kind == kUtilityTable) {
+    parsed.kind = UtilityText::Kind::kTable;
+    parsed.problem = parse_table(rest, parsed.points);
   } else {
-    parsed.problem = "a utility is linear:VALUE,SECONDS or step:VALUE:SECONDS,..., not \"" + text + "\"";
+    parsed.problem =
+        "a utility is linear:VALUE,SECONDS, step:VALUE:SECONDS,... or table:SECONDS:VALUE,..., not \"" + text + "\"";
   }
   return parsed;
 }

@@ -7,6 +7,8 @@
 #include <utility>
 #include <vector>
 
+#include "heuristics/policy/view.h"
+
 namespace elastictrain::heuristics {
 
 class Utility {
@@ -16,6 +18,9 @@ class Utility {
   // Straight lines between (seconds, value) points. (0, first value) is inserted before a first point that is not at 0,
   // and (expected_s, 0) after the last point if it is later. Beyond the end the last line continues, also below zero.
   static Utility piecewise(std::vector<std::pair<double, double>> points, double expected_s);
+  // Straight lines between (seconds, value) points; the first value before them, the last one after them. At least one
+  // point, in the order of their seconds.
+  static Utility table(std::vector<std::pair<double, double>> points);
 
   double operator()(double seconds) const;
 
@@ -23,9 +28,10 @@ class Utility {
   std::vector<std::pair<double, double>> points_;  // (seconds, value), at least two, rising seconds
 };
 
-// "linear:Y,X" or "step:V1:E1,V2:E2,…" (values V at seconds E). `problem` describes the error.
+// "linear:Y,X", "step:V1:E1,V2:E2,…" (values V at seconds E), or "table:E1:V1,E2:V2,…". `problem` describes the error.
 struct UtilityText {
-  bool linear = true;
+  enum class Kind { kLinear, kStep, kTable };
+  Kind kind = Kind::kLinear;
   double y = 0;
   double x_s = 1;
   std::vector<std::pair<double, double>> points;  // (seconds, value)
@@ -33,5 +39,13 @@ struct UtilityText {
   Utility utility(double expected_s) const;
 };
 UtilityText parse_utility(const std::string& text);
+std::string problem_of_utility(const std::string& text);
+inline constexpr const char* kUtilityTable = "table";
+
+// That of the view, if a program says it, else that of the settings.
+Utility utility_of(const JobView& job, const UtilityText& otherwise, double expected_s);
+
+// What is wrong with the points of a table, by the number of the point, from 1; empty: nothing.
+std::string problem_of_table(const std::vector<std::pair<double, double>>& points);
 
 }  // namespace elastictrain::heuristics

@@ -32,6 +32,9 @@ std::string problem_of(const ParameterSpec& spec, const Value& value) {
   const auto* word = std::get_if<std::string>(&value);
   if (word && !spec.choices.empty() && std::find(spec.choices.begin(), spec.choices.end(), *word) == spec.choices.end())
     return spec.name + " must be one of " + joined(spec.choices) + ", not \"" + *word + "\"";
+  if (const std::string wrong = word && spec.check ? spec.check(*word) : ""; !wrong.empty()) {
+    return spec.name + ": " + wrong;
+  }
   return "";
 }
 

@@ -47,6 +47,9 @@ struct ParameterSpec {
   std::vector<std::string> choices;  // of a text; empty: any
   std::string help;
   std::string unit;  // "" where there is none
+  // Of a text: what is wrong with it, empty: nothing.
+  std::function<std::string(const std::string&)> check = {};
+  std::string list_form = {};  // of a text: [[a, b], …] in a file is "FORM:a:b,…"; empty: no list is allowed
 };
 
 struct PolicySpec {

@@ -49,6 +49,13 @@ class SettingsTable {
   SettingsTable& text(std::string name, At<std::string> at, std::vector<std::string> choices, std::string help) {
     return add<std::string>({std::move(name), std::string(), 0, 0, std::move(choices), std::move(help), ""}, at);
   }
+  // A text that `check` finds nothing wrong with; a list of pairs in a file is read as `list_form`.
+  SettingsTable& checked_text(std::string name, At<std::string> at,
+                              std::function<std::string(const std::string&)> check, std::string list_form,
+                              std::string help) {
+    return add<std::string>(
+        {std::move(name), std::string(), 0, 0, {}, std::move(help), "", std::move(check), std::move(list_form)}, at);
+  }
 
   // With the defaults of `Settings`.
   std::vector<ParameterSpec> parameters() const {

@@ -83,6 +83,12 @@ struct HostView {
   bool leaving = false;  // it got a notice or is being drained
 };
 
+// What the finished job is worth at a time; straight lines between the points, level before and after them.
+struct UtilityPoint {
+  double seconds = 0;  // since the job's first start
+  double value = 0;    // in the unit of the prices
+};
+
 struct JobView {
   std::string name;
   std::uint32_t workers = 0;  // of the running generation
@@ -114,6 +120,8 @@ struct JobView {
 
   double worker_seconds = 0;  // paid for so far, also during idle time
   double cost = 0;            // of these, in the unit of the prices
+
+  std::vector<UtilityPoint> utility;  // by a program of the user's, in the order of time; empty: as the policy has it
 };
 
 struct ClusterView {

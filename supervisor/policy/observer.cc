@@ -202,6 +202,25 @@ double Observer::samples_total(const core::RunView& run) const {
   return total > 0 ? std::min(total, by_steps) : by_steps;
 }
 
+heuristics::ClusterView Observer::outline(const core::RunView& run, double now_s) const {
+  heuristics::JobView job;
+  job.name = run.run_name;
+  job.workers = run.world_size;
+  job.target = run.target_size;
+  job.min_workers = settings_.min_workers;
+  job.max_workers = settings_.max_workers;
+  job.samples_done = samples_done_;
+  job.samples_total = samples_total(run);
+  job.steps_done = steps_done_;
+  job.loss = loss_;
+  job.has_loss = has_loss_;
+  job.batch = run.batch;
+  job.global_batch = run.global_batch;
+  job.worker_seconds = worker_seconds_;
+  job.cost = cost_;
+  return {now_s, {}, {std::move(job)}};
+}
+
 heuristics::ClusterView Observer::take(const core::RunView& run, double now_s) {
   pay(run, now_s);
   heuristics::ClusterView view;

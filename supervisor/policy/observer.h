@@ -62,6 +62,9 @@ class Observer {
   // The view since the previous one.
   heuristics::ClusterView take(const core::RunView& run, double now_s);
 
+  // What a program that is no policy gets: how far the run is; takes nothing from the next view.
+  heuristics::ClusterView outline(const core::RunView& run, double now_s) const;
+
   Economy economy() const;
 
   // Steps of the present generation that have been measured since the last view.

@@ -28,9 +28,9 @@ bool can_run(const std::string& path) {
   return std::filesystem::is_regular_file(path, ignored) && ::access(path.c_str(), X_OK) == 0;
 }
 
-Status check_program(const std::string& name) {
+Status check_program(const std::string& key, const std::string& name) {
   const Error missing{ErrorCode::kInvalid,
-                      "policy.program: there is no executable program \"" + name + "\"" +
+                      key + ": there is no executable program \"" + name + "\"" +
                           (name.find('/') == std::string::npos ? " in PATH; give its path, or its interpreter before it"
                                                                : "; check the path and its x permission")};
   if (name.find('/') != std::string::npos) return can_run(name) ? Status() : Status(missing);
@@ -131,7 +131,7 @@ std::unique_ptr<heuristics::Policy> relay(std::shared_ptr<const heuristics::Deci
 }
 
 Status check_outside(const Outside& outside, std::uint64_t seed) {
-  if (!outside.program.empty()) return check_program(outside.program.front());
+  if (!outside.program.empty()) return check_program(outside.key, outside.program.front());
   if (outside.library.empty()) return {};
   const auto library = load_library(outside.library, outside.argument, seed);
   return library.ok() ? Status() : Status(library.error());

@@ -21,6 +21,8 @@ struct Outside {
   std::string argument;              // passed on to it
   std::vector<std::string> program;  // with its arguments
   std::uint64_t timeout_ms = 1'000;  // for the program to answer, and to exit
+  const char* key = "policy.program";
+  const char* answer = "decision";  // what a line of the program is called
 };
 
 // One decision about one job; a missing reason is reported as missing. kInvalid with what is wrong.

@@ -37,6 +37,7 @@ Program::Program(asio::io_context& io, const Outside& outside, Handlers handlers
     : handlers_(std::move(handlers)),
       argv_(outside.program),
       timeout_(outside.timeout_ms),
+      answer_(outside.answer),
       output_block_(kBlockBytes),
       error_block_(kBlockBytes),
       deadline_(io) {}
@@ -48,7 +49,7 @@ Result<std::unique_ptr<Program>> Program::start(asio::io_context& io, const Outs
       [self = program.get(), life = std::weak_ptr(program->life_)](launcher::ExitStatus status) {
         if (!life.expired()) self->ended(status);
       });
-  if (!process.ok()) return Error{ErrorCode::kInvalid, "policy.program: " + process.error().message};
+  if (!process.ok()) return Error{ErrorCode::kInvalid, std::string(outside.key) + ": " + process.error().message};
   program->process_ = std::move(*process);
   program->begin();
   return program;
@@ -70,7 +71,7 @@ void Program::ask(std::string view) {
   }
   error_lines_ = 0;
   view_ = std::move(view) + "\n";
-  arm("gave no decision within " + protocol::duration_text(timeout_));
+  arm("gave no " + answer_ + " within " + protocol::duration_text(timeout_));
   asio::async_write(process_->input(), asio::buffer(view_),
                     [this, life = std::weak_ptr(life_)](const asio::error_code& error, std::size_t) {
                       if (error && !life.expired()) ending("does not read its input any more");
@@ -111,7 +112,7 @@ void Program::take_line(const std::string& line) {
   asked_ = false;
   if (!is_ending_) deadline_.cancel();
   const Status read = handlers_.answered(line);
-  if (!read.ok()) fail("wrote a line that is not a decision: " + read.error().message);
+  if (!read.ok()) fail("wrote a line that is not a " + answer_ + ": " + read.error().message);
 }
 
 void Program::read_error() {

@@ -63,6 +63,7 @@ class Program {
   Handlers handlers_;
   std::vector<std::string> argv_;
   std::chrono::milliseconds timeout_;
+  std::string answer_;                                     // what a line of it is called
   std::shared_ptr<char> life_ = std::make_shared<char>();  // callbacks that come too late find it gone
   std::vector<char> output_block_;
   std::vector<char> error_block_;

@@ -104,11 +104,20 @@ Status Runner::open(asio::io_context& io, Handlers handlers) {
     policy_ = make_policy(settings_, std::move(*library));
     state_ = policy_->initial_state();
   }
+  if (!settings_.utility.program.empty()) {
+    auto utility = UtilityProgram::start(io, settings_.utility, handlers.on_line);
+    if (!utility.ok()) return utility.error();
+    utility_ = std::move(*utility);
+  }
   if (outside.program.empty()) return {};
+  answered_ = std::move(handlers.answered);
+  return open_program(io, std::move(handlers.on_line));
+}
+
+Status Runner::open_program(asio::io_context& io, std::function<void(const std::string& line)> on_line) {
   relayed_ = std::make_shared<heuristics::Decision>();
   policy_ = make_policy(settings_, relay(relayed_));
   state_ = policy_->initial_state();
-  answered_ = std::move(handlers.answered);
   const auto answered = [this](const std::string& line) -> Status {
     auto decision = read_decision(line);
     if (!decision.ok()) return decision.error();
@@ -116,7 +125,7 @@ Status Runner::open(asio::io_context& io, Handlers handlers) {
     return {};
   };
   const auto failed = [this](const std::string& why) { answer(failed_decision("the program " + why)); };
-  auto program = Program::start(io, outside, {answered, failed, std::move(handlers.on_line)});
+  auto program = Program::start(io, settings_.outside, {answered, failed, std::move(on_line)});
   if (!program.ok()) return program.error();
   program_ = std::move(*program);
   return {};
@@ -124,6 +133,24 @@ Status Runner::open(asio::io_context& io, Handlers handlers) {
 
 void Runner::close() {
   if (program_) program_->close();
+  if (utility_) utility_->close();
+}
+
+bool Runner::any_process() const {
+  return (program_ && program_->is_running()) || (utility_ && utility_->is_running());
+}
+
+bool Runner::has_utility(const core::RunView& run, double now_s) {
+  return !utility_ || utility_->is_settled([&] { return observer_.outline(run, now_s); });
+}
+
+// The view has no table from now on, so the policy falls back to its settings, and every decision says so.
+void Runner::note_lost_utility(Considered& considered) {
+  if (!utility_ || utility_->failure().empty()) return;
+  const std::string key = "policy." + settings_.name + ".utility";
+  const std::string text = utility_->failure() + "; " + key + " counts instead";
+  considered.decision.reason.text += " (" + text + ")";
+  if (!std::exchange(has_warned_of_utility_, true)) considered.failure = text;
 }
 
 // A failure of a program between two views is reported with the next one.
@@ -174,9 +201,10 @@ std::optional<Considered> Runner::consider(const core::RunView& run, double now_
     next_s_ = now_s + std::min(settings_.interval_s, kLookAgain_s);  // a snapshot of many workers is expensive
     return std::nullopt;
   }
-  if (is_thinking()) return std::nullopt;
+  if (is_thinking() || !has_utility(run, now_s)) return std::nullopt;
   next_s_ = now_s + settings_.interval_s;
-  const heuristics::ClusterView view = observer_.take(run, now_s);
+  heuristics::ClusterView view = observer_.take(run, now_s);
+  if (utility_) view.jobs.front().utility = utility_->table();
   noise_.add(view.jobs.front());
   Considered considered;
   considered.observed = journal_text(view);
@@ -203,13 +231,14 @@ void Runner::settle(const core::RunView& run, heuristics::Decision decision, Con
   } else {
     considered.decision = std::move(decision.jobs.front());
   }
+  note_lost_utility(considered);
   const heuristics::Reason& reason = considered.decision.reason;
   add_noise(considered);
   add_events(run, considered.decision, considered);
   // Nothing new: the decision that is being carried out stays the one that is shown.
-  if (is_waiting(reason.code) && considered.events.empty()) return;
+  if (is_waiting(reason.code) && considered.events.empty() && considered.failure.empty()) return;
   const std::string before = last_reason_.code.empty() ? kFixed : last_reason_.code;
-  considered.is_news = !considered.events.empty() || reason.code != before;
+  considered.is_news = !considered.events.empty() || reason.code != before || !considered.failure.empty();
   if (reason.code.starts_with(kPolicyFailed) && !std::exchange(has_warned_, true)) considered.failure = reason.text;
   last_reason_ = reason;
 }

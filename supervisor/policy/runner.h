@@ -23,6 +23,7 @@
 #include "supervisor/policy/observer.h"
 #include "supervisor/policy/program.h"
 #include "supervisor/policy/runner_settings.h"
+#include "supervisor/policy/utility_program.h"
 #include "supervisor/protocol/worker_messages.h"
 
 namespace elastictrain::policy {
@@ -52,7 +53,7 @@ class Runner {
   Status open(asio::io_context& io, Handlers handlers);
   // No more views will follow: a program is notified, and may take its time-out to exit.
   void close();
-  bool any_process() const { return program_ && program_->is_running(); }
+  bool any_process() const;
 
   // The size is fixed, and only reports of slow workers were requested: looked at occasionally.
   bool is_fixed() const;
@@ -78,6 +79,9 @@ class Runner {
   Economy economy() const { return observer_.economy(); }
 
  private:
+  Status open_program(asio::io_context& io, std::function<void(const std::string& line)> on_line);
+  bool has_utility(const core::RunView& run, double now_s);
+  void note_lost_utility(Considered& considered);
   void settle(const core::RunView& run, heuristics::Decision decision, Considered& considered);
   void add_noise(Considered& considered);
   void add_events(const core::RunView& run, const heuristics::JobDecision& decision, Considered& considered) const;
@@ -94,11 +98,13 @@ class Runner {
   double next_s_ = 0;
   heuristics::Reason last_reason_;
   bool has_warned_ = false;
+  bool has_warned_of_utility_ = false;
   std::function<void()> answered_;
   std::optional<heuristics::ClusterView> asked_;  // the view to which a program has not answered completely
   bool has_answer_ = false;
   std::shared_ptr<heuristics::Decision> relayed_;  // the program's last decision
   std::unique_ptr<Program> program_;
+  std::unique_ptr<UtilityProgram> utility_;
 };
 
 }  // namespace elastictrain::policy

@@ -31,6 +31,7 @@ struct RunnerSettings {
   std::uint32_t hysteresis_views = 3;  // … or be repeated this often
   std::uint64_t seed = 0;
   Outside outside;  // replaces the policy of that name
+  Outside utility;  // its program says what the finished job is worth; none: as the policy's settings say
   heuristics::LearningRateRule learning_rate = heuristics::LearningRateRule::kNone;
   ObserverSettings observer;
 };

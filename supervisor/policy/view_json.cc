@@ -66,6 +66,12 @@ void each_field(Use use, T& v) {
   use("max_share", v.max_share);
 }
 
+template <class Use, Of<heuristics::UtilityPoint> T>
+void each_field(Use use, T& v) {
+  use("seconds", v.seconds);
+  use("value", v.value);
+}
+
 template <class Use, Of<JobView> T>
 void each_field(Use use, T& v) {
   use("name", v.name);
@@ -94,6 +100,7 @@ void each_field(Use use, T& v) {
   use("members", v.members);
   use("worker_seconds", v.worker_seconds);
   use("cost", v.cost);
+  use("utility", v.utility);
 }
 
 template <class Use, Of<ClusterView> T>

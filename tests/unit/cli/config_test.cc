@@ -321,6 +321,40 @@ TEST_CASE("only one policy decides on the size: two of one level are refused, an
   CHECK(good(inputs).config.policy.timeout_ms == 50);
 }
 
+TEST_CASE("a utility is a text or a list of points, and a mistake in it is reported with its place") {
+  const std::string head = "command = [\"./t\"]\n[policy]\nname = \"cost\"\n[policy.cost]\n";
+  const auto utility = [](const ConfigInputs& inputs) {
+    return std::get<std::string>(good(inputs).config.policy.parameters.at("cost").at("utility"));
+  };
+  CHECK(utility(from_text(head + "utility = [[0, 100], [600.5, 100], [660, 0]]\n")) == "table:0:100,600.5:100,660:0");
+  CHECK(utility(from_text(head + "utility = \"step:100:600,40:1200\"\n")) == "step:100:600,40:1200");
+  CHECK(bad(from_text(head + "utility = [[0, 100], [600, 50], [60, 0]]\n")) ==
+        "job.toml:5:1: policy.cost.utility is not usable: point 3: its seconds must be more than those of the one "
+        "before");
+  CHECK(bad(from_text(head + "utility = []\n")) ==
+        "job.toml:5:1: policy.cost.utility is not usable: a point is SECONDS:VALUE, not \"\"");
+  CHECK(contains(bad(from_text(head + "utility = \"liner:1,2\"\n")),
+                 "job.toml:5:1: policy.cost.utility is not usable: a utility is linear:VALUE,SECONDS, step:"));
+  for (const char* wrong : {"[[0, 100, 5]]", "[[0, \"a\"]]", "[3]", "7"}) {
+    CAPTURE(wrong);
+    CHECK(contains(bad(from_text(head + "utility = " + wrong + "\n")),
+                   "policy.cost.utility must be text, or a list of pairs of numbers"));
+  }
+  CHECK(contains(bad(from_text("command = [\"./t\"]\n[policy.or]\nutility = \"step:1\"\n")),
+                 "job.toml:3:1: policy.or.utility is not usable: a step is VALUE:SECONDS"));
+}
+
+TEST_CASE("a program for the utility needs a policy that has one; another policy by a flag does without it") {
+  const std::string program = "utility_program = [\"python3\", \"worth.py\"]\n";
+  const std::string head = "command = [\"./t\"]\n[policy]\n";
+  ConfigInputs inputs = from_text(head + "name = \"or\"\n" + program);
+  CHECK(good(inputs).config.policy.utility_program == std::vector<std::string>{"python3", "worth.py"});
+  inputs.settings = {{"policy.name", "efficiency", "--policy efficiency"}};
+  CHECK(good(inputs).config.policy.utility_program.empty());
+  CHECK(contains(bad(from_text(head + program)),
+                 "policy.utility_program = python3 worth.py (job.toml:3:1) needs policy.name = \"cost\" or \"or\""));
+}
+
 TEST_CASE("policies that do not decide on the size can be combined with one that does") {
   const std::string head = "command = [\"true\"]\n[policy]\nname = \"efficiency\"\n";
   ConfigInputs inputs = from_text(head + "beside = [\"adasgd\", \"interference\"]\n");

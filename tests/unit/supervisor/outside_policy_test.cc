@@ -16,6 +16,7 @@
 #include "supervisor/policy/program.h"
 #include "supervisor/policy/replay.h"
 #include "supervisor/policy/runner.h"
+#include "supervisor/policy/utility_program.h"
 #include "supervisor/policy/view_json.h"
 #include "tests/support/contains.h"
 
@@ -204,6 +205,97 @@ TEST_CASE("a program that is not there is an error at the start, with what to do
   const auto started = Program::start(io, outside, {});
   REQUIRE_FALSE(started.ok());
   CHECK(started.error().code == ErrorCode::kInvalid);
+}
+
+// A run by the policy cost, whose utility a shell script says.
+struct UtilityScene {
+  explicit UtilityScene(const std::string& script, std::uint64_t timeout_ms = kNever_ms)
+      : UtilityScene(std::vector<std::string>{"sh", "-c", script, "worth"}, timeout_ms) {}
+  UtilityScene(std::vector<std::string> program, std::uint64_t timeout_ms) {
+    ::signal(SIGPIPE, SIG_IGN);
+    RunnerSettings settings;
+    settings.name = "cost";
+    settings.utility = {"", "", std::move(program), timeout_ms, "policy.utility_program", "table"};
+    settings.observer.max_workers = 8;
+    settings.observer.samples_total = 1e6;
+    runner = std::make_unique<Runner>(settings);
+    REQUIRE(runner->open(io, {[] {}, [](const std::string&) {}}).ok());
+  }
+  // The decision about the first view after `now_s`; until then nothing is decided.
+  Considered decide(double now_s) {
+    const auto limit = std::chrono::steady_clock::now() + kLimit;
+    while (std::chrono::steady_clock::now() < limit) {
+      if (auto considered = runner->consider(run_of_two(), now_s)) return std::move(*considered);
+      io.run_one_until(limit);
+    }
+    FAIL("the program has not answered");
+    return {};
+  }
+
+  asio::io_context io;
+  std::unique_ptr<Runner> runner;
+};
+
+TEST_CASE("a program says the utility before each view, and the view has its table") {
+  UtilityScene scene(R"(read a; echo '{"utility":[[0,100],[60.5,5]]}'; read b;
+                        case $b in *samples_total*) echo '{"utility":[[0,7]]}';; esac; read c)");
+  CHECK_FALSE(scene.runner->consider(run_of_two(), 1).has_value());  // nothing is decided before it answers
+  const auto first = view_from_json(scene.decide(1).observed);
+  REQUIRE(first.ok());
+  const auto& table = first->jobs.at(0).utility;
+  REQUIRE(table.size() == 2);
+  CHECK(table[1].seconds == 60.5);
+  CHECK(table[1].value == 5);
+  const auto second = view_from_json(scene.decide(3).observed);
+  CHECK(second->jobs.at(0).utility.at(0).value == 7);
+  scene.runner->close();
+  const auto limit = std::chrono::steady_clock::now() + kLimit;
+  while (scene.runner->any_process() && std::chrono::steady_clock::now() < limit) scene.io.run_one_until(limit);
+  CHECK_FALSE(scene.runner->any_process());
+}
+
+TEST_CASE("a program for the utility that fails is not asked again; the policy's utility counts, and it says so") {
+  const auto failure = [](const std::string& script, std::uint64_t timeout_ms = kNever_ms) {
+    UtilityScene scene(script, timeout_ms);
+    const Considered first = scene.decide(1);
+    CHECK(first.is_news);
+    CHECK(view_from_json(first.observed)->jobs.at(0).utility.empty());
+    CHECK(contains(scene.runner->last_reason().text, first.failure));
+    const Considered later = scene.decide(3);
+    CHECK(later.failure.empty());
+    CHECK_FALSE(later.is_news);
+    CHECK(contains(scene.runner->last_reason().text, "; policy.cost.utility counts instead"));
+    return first.failure;
+  };
+  CHECK(failure("read a; echo no table >&2; exit 3") ==
+        "the program of policy.utility_program ended with exit status 3: no table; policy.cost.utility counts instead");
+  CHECK(contains(failure(R"(read a; echo '{"utility":[[5,1],[2,3]]}'; read b)"),
+                 "wrote a line that is not a table: point 2: its seconds must be more than those of the one before"));
+  CHECK(contains(failure("read a; echo '[]'; read b"), "it must be {\"utility\": [[SECONDS, VALUE], ...]}"));
+  CHECK(contains(failure("read a; read b", 50), "gave no table within "));
+}
+
+TEST_CASE("the example of a utility is worth its value until its deadline, and nothing an hour later") {
+  const std::string program = ELASTICTRAIN_SOURCE_DIR "/scripts/policies/utility.py";
+  if (std::string(PYTHON).empty()) return;
+  UtilityScene scene({PYTHON, program, "2999-01-31T09:00", "500"}, kNever_ms);
+  const auto view = view_from_json(scene.decide(1).observed);
+  REQUIRE(view.ok());
+  const auto& table = view->jobs.at(0).utility;
+  REQUIRE(table.size() == 2);
+  CHECK(table[0].seconds > 1e9);
+  CHECK(table[0].value == 500);
+  CHECK(table[1].seconds - table[0].seconds == doctest::Approx(3600));
+  CHECK(table[1].value == 0);
+}
+
+TEST_CASE("a table of a program is bounded and must be one") {
+  std::string many = "[0,1]";
+  for (std::size_t i = 1; i <= kMaxUtilityPoints; ++i) many += ",[" + std::to_string(i) + ",1]";
+  CHECK(contains(read_utility("{\"utility\":[" + many + "]}").error().message, "it has 257 points; at most 256"));
+  CHECK(contains(read_utility(R"({"utility":[[0,"a"]]})").error().message, "point 1 must be [SECONDS, VALUE]"));
+  CHECK(contains(read_utility(R"({"utility":[]})").error().message, "needs at least one point"));
+  CHECK(read_utility(R"({"utility":[[0,1e3],[1.5,-2]]})")->at(1).value == -2);
 }
 
 Outside library(const std::string& path, const std::string& argument = "") {

@@ -60,11 +60,39 @@ TEST_CASE("texts of utilities say what is wrong with them") {
   const auto step = parse_utility("step:100:600,40:1200");
   CHECK(step.problem.empty());
   CHECK(step.utility(2000)(900) == doctest::Approx(70));
+  const auto table = parse_utility("table:60:100,600:100,660:-5");
+  CHECK(table.problem.empty());
+  CHECK(table.utility(2000)(630) == doctest::Approx(47.5));
   for (const char* wrong : {"", "linear", "linear:100", "linear:100,0", "linear:1,2,3", "step:", "step:5",
                             "step:5:600,6:700", "step:5:600,4:600", "cubic:1,2", "linear:a,b"}) {
     CAPTURE(wrong);
     CHECK_FALSE(parse_utility(wrong).problem.empty());
   }
+}
+
+// A deadline with a grace: what a table says of its ends holds before and after them, whatever the job takes.
+TEST_CASE("a utility as a table is linear between its points, and level before and after them") {
+  const Utility utility = Utility::table({{60, 100}, {600, 100}, {660, -5}});
+  for (const double before_s : {0.0, 59.0, 60.0, 300.0, 600.0}) CHECK(utility(before_s) == doctest::Approx(100));
+  CHECK(utility(630) == doctest::Approx(47.5));
+  for (const double after_s : {660.0, 661.0, 1e6}) CHECK(utility(after_s) == doctest::Approx(-5));
+  CHECK(Utility::table({{10, 7}})(1e9) == doctest::Approx(7));
+}
+
+TEST_CASE("a table with a mistake is refused with the point that it is in") {
+  CHECK(parse_utility("table:").problem == "a point is SECONDS:VALUE, not \"\"");
+  CHECK(parse_utility("table:0:1,5").problem == "a point is SECONDS:VALUE, not \"5\"");
+  CHECK(parse_utility("table:0:100,60:50,60:0").problem ==
+        "point 3: its seconds must be more than those of the one before");
+  CHECK(parse_utility("table:-1:0").problem == "point 1: its seconds must be 0 or more");
+}
+
+TEST_CASE("the table of a view counts before that of the settings") {
+  JobView job = job_on(0, 2);
+  const auto settings = parse_utility("linear:100,10");
+  CHECK(utility_of(job, settings, 0)(5) == doctest::Approx(50));
+  job.utility = {{0, 3}, {10, 1}};
+  CHECK(utility_of(job, settings, 0)(5) == doctest::Approx(2));
 }
 
 // Two hosts of 2 slots at $1 and $3, the job's 2 workers on the dear one, 2 slots free on the cheap one.
