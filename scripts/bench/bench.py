@@ -14,6 +14,7 @@ import batch_live
 import checkpoint
 import cluster
 import communicator
+import convergence
 import failures
 import footprint
 import gpu
@@ -74,6 +75,7 @@ BENCHMARKS = {
     "autoscale-ends": (autoscale.ends, "simulated: whether the search ends at the right size, jobs of 5 and of 90 epochs"),
     "policy-change": (autoscale.policy_change, "simulated: a job that changes after it has settled: changes of size, right size"),
     "policy-call": (autoscale.policy_call, "one call of each policy with 10,000 workers"),
+    "convergence": (convergence.convergence, "the end that a loss foretells at 25, 50 and 75 % of the way: optdigits, char LM"),
     "plan-error": (plan.plan_error, "predicted time and cost where nothing was measured: full, partial, universal search"),
     "plan-choice": (plan.plan_choice, "how far above the fastest and the cheapest point a plan's choice is"),
     "noise-scale": (plan.noise_scale, "the gradient noise scale of a quadratic and of optdigits, both known; beside KungFu's"),
