@@ -198,6 +198,10 @@ cluster::Report ClusterSide::make_report() {
   report.step = whole(job.steps_done);
   report.samples = whole(job.samples_done);
   if (const std::uint64_t total = whole(job.samples_total)) report.samples_total = total;
+  if (const auto expected = run_.expected_length(run)) {
+    report.expected_samples = whole(expected->samples);
+    report.expected_error = whole(expected->error);
+  }
   report.rates = rates_.rates();
   report.packed_rates = rates_.packed_rates();
   if (run.asked_size < settings_.observer.max_workers) report.wants = run.asked_size;

@@ -37,6 +37,7 @@ class ClusterSide {
     std::function<core::RunView()> view;
     std::function<double()> up_s;
     std::function<void(const std::string& text)> tell;
+    std::function<std::optional<heuristics::ExpectedLength>(const core::RunView& run)> expected_length;
   };
 
   // `link` may be null.

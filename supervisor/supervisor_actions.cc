@@ -271,6 +271,7 @@ RunFigures Supervisor::Impl::figures() const {
   figures.last_idle_s = idle_times_.last_s();
   figures.recoveries = recoveries_.count();
   figures.time_left_s = time_left_s(newest, figures.view);
+  show_expected_length(figures);
   if (const auto& change = recoveries_.last_change()) {
     if (figures.view.last_change.empty())
       figures.view.last_change = "generation " + std::to_string(change->generation) + ": " + change->reason;
@@ -285,6 +286,18 @@ RunFigures Supervisor::Impl::figures() const {
                         .failures = checkpoints_.failures(),
                         .reason = checkpoints_.reason()};
   return figures;
+}
+
+void Supervisor::Impl::show_expected_length(RunFigures& figures) const {
+  figures.no_expected_length = policy_.no_expected_length(figures.view);
+  const auto expected = policy_.expected_length(figures.view);
+  if (!expected) return;
+  figures.expected_samples = expected->samples;
+  figures.expected_error_samples = expected->error;
+  const protocol::WorkerHeartbeat& newest = progress_.newest();
+  if (newest.samples_per_s <= 0) return;
+  const double left = expected->samples - static_cast<double>(newest.samples_used);
+  figures.expected_left_s = std::max(0.0, left) / newest.samples_per_s;
 }
 
 // A snapshot costs time in proportion to the workers, so it is taken for observers, not for every event.

@@ -138,6 +138,7 @@ class Supervisor::Impl {
   void consult_policy();
   void policy_answered();
   void carry_out(const policy::Considered& considered);
+  void show_expected_length(RunFigures& figures) const;
   void note_idle(const std::optional<IdleTimes::Idle>& idle);
   void figures_changed(bool at_once);
   void show_figures();

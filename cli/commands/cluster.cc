@@ -101,6 +101,7 @@ cluster::ClusterOptions options_of(const ClusterFile& file, const std::string& d
   settings.suspended_per_slot = static_cast<std::uint32_t>(file.suspended_per_slot);
   settings.packing = file.packing;
   settings.migration = file.migration;
+  settings.estimated_lengths = file.estimated_lengths;
   settings.recall_timeout_s = static_cast<double>(file.recall_timeout_ms) / 1000;
   settings.resume_timeout_s = static_cast<double>(file.resume_timeout_ms) / 1000;
   settings.join_timeout_s = static_cast<double>(file.join_timeout_ms) / 1000;

@@ -19,6 +19,7 @@
 #include "cli/commands/run_flags.h"
 #include "cli/config/load.h"
 #include "cli/output/event_text.h"
+#include "cli/output/expected_length.h"
 #include "cli/output/explanation.h"
 #include "cli/output/file_follow.h"
 #include "cli/output/printable.h"
@@ -62,6 +63,12 @@ Explained explained_of(const heuristics::ClusterView& view, const heuristics::Jo
   return one;
 }
 
+std::string length_text(const heuristics::JobView& job) {
+  if (!job.expected_length) return expected_length_text(std::nullopt, job.no_expected_length);
+  return expected_length_text(std::pair(job.expected_length->samples, job.expected_length->error),
+                              job.no_expected_length);
+}
+
 class Story {
  public:
   explicit Story(policy::Replay& replay) : replay_(replay) {}
@@ -72,11 +79,14 @@ class Story {
     if (const auto* commit = std::get_if<core::record::Commit>(&record)) on(*commit, up_s);
   }
   const std::vector<Explained>& found() const { return found_; }
+  // Of a run that does not say how long it trains, by the last view; empty: it says it, or reports no loss.
+  const std::string& length() const { return length_; }
 
  private:
   void on(const core::record::Observed& observed) {
     const auto view = policy::view_from_json(observed.view.text);
     if (!view.ok() || view->jobs.size() != 1) return;
+    length_ = length_text(view->jobs.front());
     const auto decision = replay_.decide(*view);
     if (decision.jobs.size() != 1) return;
     last_view_ = found_.size();
@@ -115,6 +125,7 @@ class Story {
   std::vector<Explained> found_;
   std::string run_reason_;
   std::string run_code_;
+  std::string length_;
 };
 
 Result<RunConfig> chosen_config(const ExplainFlags& flags, const std::string& directory) {
@@ -230,8 +241,9 @@ int explain(const ExplainFlags& flags) {
     return complain("explain",
                     {ErrorCode::kUnavailable, path + " contains no decision yet: the run has no generation"});
   }
-  std::cout << (flags.json ? render_explained_json(story.found(), flags.all)
-                           : render_explained(story.found(), policy::display_name(settings), flags.all));
+  std::cout << (flags.json
+                    ? render_explained_json(story.found(), flags.all)
+                    : render_explained(story.found(), policy::display_name(settings), flags.all) + story.length());
   return std::cout.flush() ? kExitSuccess : kExitFailure;
 }
 

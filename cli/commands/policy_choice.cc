@@ -15,6 +15,10 @@ heuristics::Parameters policy_parameters(const PolicyConfig& config, const std::
       .parameters;
 }
 
+heuristics::ConvergenceSettings convergence_settings(const ConvergenceConfig& config) {
+  return {config.threshold, static_cast<std::uint32_t>(config.windows), static_cast<double>(config.window_samples)};
+}
+
 policy::RunnerSettings policy_settings(const PolicyConfig& config) {
   policy::RunnerSettings policy;
   policy.name = config.name;

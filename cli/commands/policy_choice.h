@@ -13,6 +13,8 @@ heuristics::Parameters policy_parameters(const PolicyConfig& config, const std::
 // Without the values that only a run knows (sizes, prices).
 policy::RunnerSettings policy_settings(const PolicyConfig& config);
 
+heuristics::ConvergenceSettings convergence_settings(const ConvergenceConfig& config);
+
 policy::ObserverSettings observer_settings(const RunConfig& config, const core::RunSettings& settings);
 
 }  // namespace elastictrain::cli

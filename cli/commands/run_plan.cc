@@ -429,6 +429,7 @@ Result<RunPlan> make_plan(const RunConfig& config, const PlanInputs& inputs) {
   for (const policy::Outside& outside : {plan.policy.outside, plan.policy.utility}) {
     if (const Status there = policy::check_outside(outside, plan.policy.seed); !there.ok()) return there.error();
   }
+  plan.policy.convergence = convergence_settings(config.convergence);
   plan.policy.observer = observer_settings(config, plan.settings);
   plan.policy.learning_rate = plan.settings.learning_rate.rule;
   plan.program.argv = program_text(config);

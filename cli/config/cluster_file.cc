@@ -80,6 +80,12 @@ class ClusterReader : public TableReader {
                       whole_key("join_timeout_ms", 1000, kMaxMs, to.join_timeout_ms),
                       whole_key("orphan_grace_ms", 1000, kMaxMs, to.orphan_grace_ms),
                       whole_key("journal_max_bytes", 4096, 1ULL << 40, to.journal_max_bytes)};
+    keys.push_back({"lengths", "\"said\" or \"estimated\"", [&to](const toml::node& node) {
+                      const auto* value = node.as_string();
+                      if (value == nullptr || (value->get() != "said" && value->get() != "estimated")) return false;
+                      to.estimated_lengths = value->get() == "estimated";
+                      return true;
+                    }});
     keys.push_back({"access", "\"owner\" or \"everyone\"", [&to](const toml::node& node) {
                       const auto* value = node.as_string();
                       if (value == nullptr || (value->get() != "owner" && value->get() != "everyone")) return false;

@@ -59,6 +59,7 @@ struct ClusterFile {
   std::uint64_t suspended_per_slot = 0;
   bool packing = false;
   bool migration = true;
+  bool estimated_lengths = false;
   std::uint64_t recall_timeout_ms = 60'000;
   std::uint64_t resume_timeout_ms = 10'000;
   std::uint64_t join_timeout_ms = 300'000;

@@ -193,6 +193,12 @@ struct PolicyConfig {
       parameters;  // by policy: the values set; the others are the policy's defaults
 };
 
+struct ConvergenceConfig {
+  double threshold = 0.001;
+  std::uint64_t windows = 3;
+  std::uint64_t window_samples = 0;
+};
+
 struct CostConfig {
   double price_per_worker_hour = 0;
   std::vector<std::string> host_classes;  // "pattern=price"
@@ -256,6 +262,7 @@ struct RunConfig {
   FailuresConfig failures;
   PreemptionConfig preemption;
   PolicyConfig policy;
+  ConvergenceConfig convergence;
   CostConfig cost;
   AuditConfig audit;
   ReportConfig report;

@@ -55,6 +55,8 @@ constexpr std::pair<std::string_view, std::string_view> kSectionTexts[] = {
     {"failures", "Failures: what is tolerated, how they are detected, what follows."},
     {"preemption", "Notices of hosts that are about to go away."},
     {"policy", "Automatic changes of the size. At most one of `name`, `library` and `program`."},
+    {"convergence",
+     "How long a program trains that does not say it, by its loss ([estimate](../heuristics/README.md))."},
     {"cost", "Prices, for policies and reports."},
     {"timeouts", "Deadlines of the run. `elastictrain check --all` lists them by length."},
     {"log", "Output of workers, and log files."},

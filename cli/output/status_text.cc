@@ -2,8 +2,11 @@
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
+#include <optional>
+#include <utility>
 #include <vector>
 
+#include "cli/output/expected_length.h"
 #include "cli/output/figures.h"
 #include "cli/output/table.h"
 
@@ -159,18 +162,29 @@ bool is_number(const Json& object, const char* name) {
   return found != object.end() && found->is_number();
 }
 
+std::string length_of(const Json& status) {
+  if (!is_number(status, "expected_samples")) {
+    return expected_length_text(std::nullopt, text(status, "no_expected_length"));
+  }
+  const auto left =
+      is_number(status, "expected_left_s") ? std::optional(number(status, "expected_left_s")) : std::nullopt;
+  return expected_length_text(std::pair(number(status, "expected_samples"), number(status, "expected_error_samples")),
+                              "", left);
+}
+
 std::string render_training(const Json& status) {
   if (number(status, "step") <= 0) return "";
   const double percent = number(status, "epoch_fraction") * 100;
   const std::string of = number(status, "epochs") > 0 ? " of " + whole(status, "epochs") : "";
   const std::string left =
       is_number(status, "time_left_s") ? ", " + format_duration(number(status, "time_left_s")) + " left" : "";
+  const std::string expected = length_of(status);
   const double loss = number(status, "loss");
   const std::string loss_text = is_reported(loss) ? ", loss " + format_loss(loss) : "";
   return "training: epoch " + format_number(number(status, "epoch") + 1, 0) + of + " " + format_number(percent, 0) +
          "%, step " + whole(status, "step") + left + loss_text + ", " + format_count(number(status, "samples_per_s")) +
          " samples/s, global batch " + whole(status, "global_batch") + ", learning rate x" +
-         format_number(number(status, "learning_rate_factor"), 2) + "\n";
+         format_number(number(status, "learning_rate_factor"), 2) + "\n" + expected;
 }
 
 std::string held_of(const Json& status) {

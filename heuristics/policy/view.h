@@ -6,6 +6,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -89,6 +90,12 @@ struct UtilityPoint {
   double value = 0;    // in the unit of the prices
 };
 
+// Of a job that does not say how long it trains, by its loss (convergence.h).
+struct ExpectedLength {
+  double samples = 0;  // of the whole job
+  double error = 0;    // in samples, to both sides
+};
+
 struct JobView {
   std::string name;
   std::uint32_t workers = 0;  // of the running generation
@@ -106,6 +113,8 @@ struct JobView {
   double steps_done = 0;
   double loss = 0;
   bool has_loss = false;
+  std::optional<ExpectedLength> expected_length;  // only if samples_total is 0
+  std::string no_expected_length;                 // why there is none, of such a job; empty: there is one
 
   BatchRule batch;  // that the next change follows; equal to what trains unless `changing`
   std::uint64_t global_batch = 0;

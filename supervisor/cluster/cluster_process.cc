@@ -414,6 +414,8 @@ void ClusterProcess::take_report(std::uint64_t connection, const Report& report)
   event.step = report.step;
   event.samples = report.samples;
   event.samples_total = report.samples_total;
+  event.expected_samples = report.expected_samples;
+  event.expected_error = report.expected_error;
   for (const Rate& rate : report.rates) {
     event.rates.push_back({rate.workers, rate.samples_per_s, rate.views, false, rate.hosts});
   }

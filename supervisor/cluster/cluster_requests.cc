@@ -146,6 +146,11 @@ Object job_json(const jobs::Job& job, const jobs::Cluster& cluster, const Cluste
   out["step"] = job.step;
   out["samples"] = job.samples;
   if (job.spec.samples_total) out["samples_total"] = *job.spec.samples_total;
+  if (!job.spec.samples_total && job.expected_samples > 0) {
+    out["expected_samples"] = job.expected_samples;
+    out["expected_error"] = job.expected_error;
+    out["lengths"] = cluster.settings().estimated_lengths ? "estimated" : "said";
+  }
   const auto left_s = cluster.left_s(job);
   out["left_s"] = left_s ? Object(*left_s) : Object();
   out["submitted_unix_s"] = job.submitted_unix_s;

@@ -82,19 +82,23 @@ json to_json(const std::vector<Rate>& rates) {
 }
 
 json to_json(const Report& report) {
-  return {{"report",
-           {{"lease", report.lease},
-            {"holds", to_json(report.holds)},
-            {"phase", name_of(report.phase)},
-            {"workers", report.workers},
-            {"step", report.step},
-            {"samples", report.samples},
-            {"samples_total", or_null(report.samples_total)},
-            {"rates", to_json(report.rates)},
-            {"packed_rates", to_json(report.packed_rates)},
-            {"memory_bytes", report.memory_bytes},
-            {"wants", or_null(report.wants)},
-            {"lost_hosts", report.lost_hosts}}}};
+  json about{{"lease", report.lease},
+             {"holds", to_json(report.holds)},
+             {"phase", name_of(report.phase)},
+             {"workers", report.workers},
+             {"step", report.step},
+             {"samples", report.samples},
+             {"samples_total", or_null(report.samples_total)},
+             {"rates", to_json(report.rates)},
+             {"packed_rates", to_json(report.packed_rates)},
+             {"memory_bytes", report.memory_bytes},
+             {"wants", or_null(report.wants)},
+             {"lost_hosts", report.lost_hosts}};
+  if (report.expected_samples > 0) {
+    about["expected_samples"] = report.expected_samples;
+    about["expected_error"] = report.expected_error;
+  }
+  return {{"report", about}};
 }
 
 json to_json(const Ended& ended) {
@@ -221,6 +225,8 @@ Report read_report(LineReader& from) {
   report.step = from.number("step", 0, kMaxCount);
   report.samples = from.number("samples", 0, kMaxCount);
   if (!from.is_null("samples_total")) report.samples_total = from.number("samples_total", 0, kMaxCount);
+  report.expected_samples = from.number("expected_samples", 0, kMaxCount, 0);
+  report.expected_error = from.number("expected_error", 0, kMaxCount, 0);
   report.rates = read_rates(from, "rates");
   report.packed_rates = read_rates(from, "packed_rates");
   report.memory_bytes = from.number("memory_bytes", 0, kMaxCount, 0);

@@ -14,7 +14,8 @@
 //   down  {"queue":{"place":3,"of":7,"why":"…"}}  while it has no slots
 //   down  {"end":{"why":"…"}}
 //   up    {"report":{"lease":7,"holds":[…],"phase":"training","workers":4,"step":120,"samples":30720,
-//          "samples_total":N|null,"rates":[{"workers":4,"hosts":1,"samples_per_s":812.0,"views":12}],
+//          "samples_total":N|null,"expected_samples":N,"expected_error":N (absent: not known),
+//          "rates":[{"workers":4,"hosts":1,"samples_per_s":812.0,"views":12}],
 //          "packed_rates":[…], which were measured beside the job of the newest lease; "memory_bytes":N,
 //          "wants":N|null,"lost_hosts":["h3"]}}
 //   up    {"ended":{"status":0}}, after which the run holds nothing
@@ -112,6 +113,8 @@ struct Report {
   std::uint64_t step = 0;
   std::uint64_t samples = 0;
   std::optional<std::uint64_t> samples_total;
+  std::uint64_t expected_samples = 0;  // of the whole job, by its loss, where samples_total is not known; 0: not known
+  std::uint64_t expected_error = 0;    // of that, in samples
   std::vector<Rate> rates = {};
   std::vector<Rate> packed_rates = {};  // beside the other job of the lease; `views` counts all of them
   std::uint64_t memory_bytes = 0;       // of the largest worker; 0: not known

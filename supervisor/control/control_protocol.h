@@ -19,7 +19,10 @@
 //          "batch_per_worker","global_batch","learning_rate_factor","size_reason",
 //          "waits" (for slots of its cluster: why; "": it does not),"lease" (its version; 0:
 //          none),"last_change","last_change_age_s"|null,"uptime_s","epoch","epochs" (0: not known),"epoch_fraction",
-//          "time_left_s"|null,"step","loss","samples_per_s","idle_s","last_idle_s",
+//          "time_left_s"|null,
+//          "expected_samples"|null,"expected_error_samples"|null,"expected_left_s"|null (of a program that does not say
+//          its length: until its loss converges),"no_expected_length" (why
+//          not),"step","loss","samples_per_s","idle_s","last_idle_s",
 //          "protection","journal","policy","policy_reason","worker_seconds","cost","scaling_efficiency"|null,
 //          "efficiency_of_size","recoveries","last_recovery","last_recovery_idle_s"|null,
 //          "failures":[{"class","total","within_window","limit"|null}],

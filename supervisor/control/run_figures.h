@@ -26,7 +26,11 @@ struct RunFigures {
   Step step = 0;
   double loss = 0;
   double samples_per_s = 0;
-  std::optional<double> time_left_s;        // at the present speed; not known without the program's length
+  std::optional<double> time_left_s;  // at the present speed; not known without the program's length
+  // Of a program that does not say its length, by its loss: samples of the whole job, and how far that may be off.
+  std::optional<double> expected_samples, expected_error_samples;
+  std::optional<double> expected_left_s;    // at the present speed
+  std::string no_expected_length;           // why there is no such figure; empty: there is, or none is looked for
   std::optional<double> last_change_age_s;  // since the change of `view.last_change` was complete
   double idle_s = 0;  // total time in which no worker made progress because of a change, of all measured changes
   std::optional<double> last_idle_s;  // of the last change; not known before some steps at the new size

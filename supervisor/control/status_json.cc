@@ -196,6 +196,10 @@ std::string status_answer(const RunFigures& figures, const StatusFacts& facts) {
   object.number("epochs", view.epochs);
   object.real("epoch_fraction", figures.epoch_fraction);
   object.optional("time_left_s", figures.time_left_s);
+  object.optional("expected_samples", figures.expected_samples);
+  object.optional("expected_error_samples", figures.expected_error_samples);
+  object.optional("expected_left_s", figures.expected_left_s);
+  object.text("no_expected_length", figures.no_expected_length);
   object.number("step", figures.step);
   object.real("loss", figures.loss);
   object.real("samples_per_s", figures.samples_per_s);

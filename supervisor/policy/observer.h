@@ -65,6 +65,9 @@ class Observer {
   // What a program that is no policy gets: how far the run is; takes nothing from the next view.
   heuristics::ClusterView outline(const core::RunView& run, double now_s) const;
 
+  // Of the whole job, as the user or the program says; 0: nobody does.
+  double samples_total(const core::RunView& run) const;
+
   Economy economy() const;
 
   // Steps of the present generation that have been measured since the last view.
@@ -96,7 +99,6 @@ class Observer {
   void add_interval(const protocol::WorkerHeartbeat& heartbeat, const Planned& plan, double now_s);
   void note_rate(double samples_per_s);
   void pay(const core::RunView& run, double now_s);
-  double samples_total(const core::RunView& run) const;
   double processors_of(WorkerId worker);
 
   ObserverSettings settings_;

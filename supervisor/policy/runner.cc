@@ -75,7 +75,8 @@ Runner::Runner(RunnerSettings settings, std::unique_ptr<heuristics::Policy> poli
       policy_(std::move(policy)),
       rng_(settings_.seed),
       observer_(settings_.observer),
-      noise_(settings_.learning_rate, settings_.observer.max_workers) {
+      noise_(settings_.learning_rate, settings_.observer.max_workers),
+      convergence_(settings_.convergence) {
   state_ = policy_->initial_state();
   if (settings_.interval_s <= 0) settings_.interval_s = is_fixed() ? kFixedInterval_s : kUsualInterval_s;
 }
@@ -174,6 +175,19 @@ void Runner::planned(const protocol::GenerationPlan& plan) {
 
 void Runner::on_heartbeat(WorkerId worker, const protocol::WorkerHeartbeat& heartbeat, double now_s) {
   observer_.on_heartbeat(worker, heartbeat, now_s);
+  if (heartbeat.loss != 0) convergence_.add(static_cast<double>(heartbeat.samples_used), heartbeat.loss);
+}
+
+std::optional<heuristics::ExpectedLength> Runner::expected_length(const core::RunView& run) const {
+  if (observer_.samples_total(run) > 0) return std::nullopt;
+  const auto found = convergence_.estimate(static_cast<double>(run.epoch_samples));
+  if (!found) return std::nullopt;
+  return heuristics::ExpectedLength{found->samples, found->error};
+}
+
+std::string Runner::no_expected_length(const core::RunView& run) const {
+  if (observer_.samples_total(run) > 0 || convergence_.points() == 0) return "";
+  return convergence_.why_not(static_cast<double>(run.epoch_samples));
 }
 
 void Runner::on_cpu_time(WorkerId worker, std::uint64_t cpu_ms, double now_s) {
@@ -190,7 +204,9 @@ bool Runner::may_decide(const core::RunView& run) const {
 
 void Runner::replay(const heuristics::ClusterView& view) {
   if (view.jobs.size() != 1) return;
-  noise_.add(view.jobs.front());
+  const heuristics::JobView& job = view.jobs.front();
+  noise_.add(job);
+  if (job.has_loss) convergence_.add(job.samples_done, job.loss);
   const auto decision = policy_->decide(view, *state_, rng_);
   if (decision.jobs.size() == 1) last_reason_ = decision.jobs[0].reason;
 }
@@ -205,6 +221,8 @@ std::optional<Considered> Runner::consider(const core::RunView& run, double now_
   next_s_ = now_s + settings_.interval_s;
   heuristics::ClusterView view = observer_.take(run, now_s);
   if (utility_) view.jobs.front().utility = utility_->table();
+  view.jobs.front().expected_length = expected_length(run);
+  view.jobs.front().no_expected_length = no_expected_length(run);
   noise_.add(view.jobs.front());
   Considered considered;
   considered.observed = journal_text(view);

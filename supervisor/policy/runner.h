@@ -74,6 +74,11 @@ class Runner {
   // A view of an earlier supervisor, from the journal: the policy learns from it again.
   void replay(const heuristics::ClusterView& view);
 
+  // Of a run that does not say how long it trains; nothing of one that does, or whose loss is not known.
+  std::optional<heuristics::ExpectedLength> expected_length(const core::RunView& run) const;
+  // Why there is none; empty where the run says it, and where no loss is reported.
+  std::string no_expected_length(const core::RunView& run) const;
+
   // Of the last call; empty before the first.
   const heuristics::Reason& last_reason() const { return last_reason_; }
   Economy economy() const { return observer_.economy(); }
@@ -95,6 +100,7 @@ class Runner {
   heuristics::Rng rng_;
   Observer observer_;
   NoiseWatch noise_;
+  heuristics::Convergence convergence_;
   double next_s_ = 0;
   heuristics::Reason last_reason_;
   bool has_warned_ = false;

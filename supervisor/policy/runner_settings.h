@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "heuristics/convergence/convergence.h"
 #include "heuristics/learning_rate.h"
 #include "heuristics/policy/policy.h"
 #include "supervisor/policy/observer.h"
@@ -33,6 +34,7 @@ struct RunnerSettings {
   Outside outside;  // replaces the policy of that name
   Outside utility;  // its program says what the finished job is worth; none: as the policy's settings say
   heuristics::LearningRateRule learning_rate = heuristics::LearningRateRule::kNone;
+  heuristics::ConvergenceSettings convergence;
   ObserverSettings observer;
 };
 

@@ -72,6 +72,12 @@ void each_field(Use use, T& v) {
   use("value", v.value);
 }
 
+template <class Use, Of<heuristics::ExpectedLength> T>
+void each_field(Use use, T& v) {
+  use("samples", v.samples);
+  use("error", v.error);
+}
+
 template <class Use, Of<JobView> T>
 void each_field(Use use, T& v) {
   use("name", v.name);
@@ -89,6 +95,8 @@ void each_field(Use use, T& v) {
   use("steps_done", v.steps_done);
   use("loss", v.loss);
   use("has_loss", v.has_loss);
+  use("expected_length", v.expected_length);
+  use("no_expected_length", v.no_expected_length);
   use("batch", v.batch);
   use("global_batch", v.global_batch);
   use("base_batch", v.base_batch);

@@ -250,14 +250,21 @@ void Cluster::start(Job& job, double now_s) {
   actions_.emplace_back(StartRun{job.id, job.attempt, job.resume});
 }
 
+std::optional<double> Cluster::length_of(const Job& job) const {
+  if (job.spec.samples_total) return static_cast<double>(*job.spec.samples_total);
+  if (settings_.estimated_lengths && job.expected_samples > 0) return static_cast<double>(job.expected_samples);
+  return std::nullopt;
+}
+
 std::optional<double> Cluster::left_s(const Job& job) const {
-  if (!job.spec.samples_total || job.workers == 0) return std::nullopt;
+  const auto length = length_of(job);
+  if (!length || job.workers == 0) return std::nullopt;
   const auto alone = job.rates.find(job.workers);
   const double rate = job.packed.rate.views > 0  ? job.packed.rate.samples_per_s
                       : alone != job.rates.end() ? alone->second.samples_per_s
                                                  : 0;
   if (rate <= 0) return std::nullopt;
-  const double left = static_cast<double>(*job.spec.samples_total) - static_cast<double>(job.samples);
+  const double left = *length - static_cast<double>(job.samples);
   return std::max(0.0, left) / rate;
 }
 

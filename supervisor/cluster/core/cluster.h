@@ -33,17 +33,18 @@ namespace elastictrain::jobs {
 
 struct Settings {
   std::string version;
-  std::string policy = "afs-p";          // known to sharing_policies(), whole slots only; or the name of one from outside
-  bool outside = false;                  // it is asked by AskPolicy; kStandIn decides where it does not answer
-  double slice_s = 0;                    // of policies with time slices; 0: their own
-  double decide_after_s = 0.05;          // what happens within it is decided together
-  double recall_timeout_s = 60;          // for a run to give back a slot
-  double resume_timeout_s = 10;          // for runs to come back after a restart of the cluster process
-  double join_timeout_s = 300;           // for a started run to join
-  double orphan_grace_s = 120;           // after which a run without a supervisor has no workers left
-  double probe_interval_s = 1;           // between two looks at a run whose connection was lost
+  std::string policy = "afs-p";  // known to sharing_policies(), whole slots only; or the name of one from outside
+  bool outside = false;          // it is asked by AskPolicy; kStandIn decides where it does not answer
+  double slice_s = 0;            // of policies with time slices; 0: their own
+  double decide_after_s = 0.05;  // what happens within it is decided together
+  double recall_timeout_s = 60;  // for a run to give back a slot
+  double resume_timeout_s = 10;  // for runs to come back after a restart of the cluster process
+  double join_timeout_s = 300;   // for a started run to join
+  double orphan_grace_s = 120;   // after which a run without a supervisor has no workers left
+  double probe_interval_s = 1;   // between two looks at a run whose connection was lost
   std::uint32_t suspended_per_slot = 0;  // jobs that may stand still in memory there; 0: none does
   bool packing = false;                  // two jobs may share slots, under a policy that packs
+  bool estimated_lengths = false;        // a job that does not say its length has that which its loss says
   bool migration = true;                 // workers may move between hosts, where that pays
   std::uint32_t most_slots = 0;          // up to which helper jobs bring more; 0: none do
   double least_gain = 0.5;               // see demand()
@@ -103,6 +104,8 @@ class Cluster {
   std::vector<JobId> waiting() const;
   // Seconds until the job ends if nothing changes; nothing: not known.
   std::optional<double> left_s(const Job& job) const;
+  // Samples of the whole job, as decisions count them.
+  std::optional<double> length_of(const Job& job) const;
   std::uint64_t decisions() const { return decisions_; }
   // Why the stand-in decides and not the policy from outside; empty: that decides.
   const std::string& policy_problem() const { return policy_problem_; }
@@ -191,13 +194,13 @@ class Cluster {
 
   // In deadlines.cc.
   static double deadline_at_s(const Job& job);
-  static std::optional<std::uint32_t> slots_in_time(const Job& job, const heuristics::sharing::Curve& curve,
-                                                    std::uint32_t most, double now_s);
+  std::optional<std::uint32_t> slots_in_time(const Job& job, const heuristics::sharing::Curve& curve,
+                                             std::uint32_t most, double now_s) const;
   bool falls_behind(const Job& job, double now_s) const;
   void meet_deadlines(Round& round, std::vector<heuristics::sharing::Bounds>& bounds, double now_s) const;
   void meet_deadlines_of(Round& round, std::vector<heuristics::sharing::Bounds>& bounds, std::size_t first,
                          std::size_t last, std::uint32_t room, double now_s) const;
-  static std::string deadline_text(const Job& job, double now_s);
+  std::string deadline_text(const Job& job, double now_s) const;
   heuristics::sharing::Curve foreseen(const Job& job, std::uint32_t most, bool& known) const;
   std::string deadline_answer(const Job& job, double now_s) const;
 
@@ -285,9 +288,9 @@ class Cluster {
     std::uint32_t requested;
     double slot_s, work;
   };
-  std::vector<Gone> gone_;       // since the last decision began
+  std::vector<Gone> gone_;         // since the last decision began
   std::vector<Gone> gone_before_;  // that the present one is told of
-  std::vector<double> lengths_;  // samples of jobs that have ended, ascending
+  std::vector<double> lengths_;    // samples of jobs that have ended, ascending
   JobId last_job_ = 0;
   bool resuming_ = false;
   double resume_until_s_ = 0;
@@ -301,7 +304,7 @@ class Cluster {
   // Of the policy from outside.
   std::uint64_t questions_ = 0;
   std::shared_ptr<const PolicyQuestion> asked_;  // the question that is not answered yet
-  std::map<std::int32_t, Said> said_;  // in the present decision, by priority
+  std::map<std::int32_t, Said> said_;            // in the present decision, by priority
   bool policy_gone_ = false;
   std::string policy_problem_;
   Actions actions_;

@@ -26,10 +26,11 @@ double Cluster::deadline_at_s(const Job& job) {
 }
 
 std::optional<std::uint32_t> Cluster::slots_in_time(const Job& job, const sharing::Curve& curve, std::uint32_t most,
-                                                    double now_s) {
+                                                    double now_s) const {
   const double left_s = (deadline_at_s(job) - now_s) * (1 - kMargin);
-  if (!job.spec.samples_total || left_s <= 0) return std::nullopt;
-  const double rate = (static_cast<double>(*job.spec.samples_total) - static_cast<double>(job.samples)) / left_s;
+  const auto length = length_of(job);
+  if (!length || left_s <= 0) return std::nullopt;
+  const double rate = (*length - static_cast<double>(job.samples)) / left_s;
   for (std::uint32_t slots = job.spec.min; slots <= most; ++slots) {
     if (curve.as_is(slots) >= rate) return slots;
   }
@@ -38,9 +39,10 @@ std::optional<std::uint32_t> Cluster::slots_in_time(const Job& job, const sharin
 
 // Its share was enough when it was decided, and half of the margin is used up since: other work on its hosts, losses.
 bool Cluster::falls_behind(const Job& job, double now_s) const {
-  if (!job.in_time || job.share < job.slots_in_time || job.rates.empty()) return false;
+  const auto length = length_of(job);
+  if (!length || !job.in_time || job.share < job.slots_in_time || job.rates.empty()) return false;
   const double left_s = (deadline_at_s(job) - now_s) * (1 - kMargin / 2);
-  const double left = static_cast<double>(*job.spec.samples_total) - static_cast<double>(job.samples);
+  const double left = *length - static_cast<double>(job.samples);
   return left > curve_of(job, most_of(job, slots()), 1).as_is(job.share) * left_s;
 }
 
@@ -80,7 +82,7 @@ void Cluster::meet_deadlines_of(Round& round, std::vector<sharing::Bounds>& boun
     Job& job = *round.jobs[place];
     const auto slots = slots_in_time(job, round.curves[place], bounds[place].most, now_s);
     const std::uint32_t has = bounds[place].keeps ? bounds[place].least : 0;
-    job.foreseen = round.measured && job.spec.samples_total;
+    job.foreseen = round.measured && length_of(job);
     const std::uint32_t most = std::min(room, room_of_user[job.owner.uid]);
     job.in_time = job.foreseen && slots && *slots <= has + std::uint64_t{most};
     job.slots_in_time = job.in_time ? *slots : 0;
@@ -91,10 +93,10 @@ void Cluster::meet_deadlines_of(Round& round, std::vector<sharing::Bounds>& boun
   }
 }
 
-std::string Cluster::deadline_text(const Job& job, double now_s) {
+std::string Cluster::deadline_text(const Job& job, double now_s) const {
   if (!job.spec.deadline_s) return "";
   if (now_s >= deadline_at_s(job)) return "; its deadline is over";
-  if (!job.spec.samples_total) return "; its deadline does not count: its length is not known";
+  if (!length_of(job)) return "; its deadline does not count: its length is not known";
   if (!job.foreseen) return "; its deadline counts once its speed is known";
   return job.in_time ? "; " + with_slots(job.slots_in_time) + " for its deadline" : "; its deadline cannot be kept";
 }
@@ -119,7 +121,7 @@ sharing::Curve Cluster::foreseen(const Job& job, std::uint32_t most, bool& known
 // What submit says of a new job's deadline.
 std::string Cluster::deadline_answer(const Job& job, double now_s) const {
   if (!job.spec.deadline_s) return "";
-  if (!job.spec.samples_total) {
+  if (!length_of(job)) {
     return "; its deadline does not count, because its length is not known (policy.samples_total)";
   }
   const std::uint32_t most = most_of(job, slots());

@@ -229,9 +229,10 @@ sharing::JobView Cluster::view_of(const Round& round, std::size_t place) const {
   view.least = job.spec.min;
   view.starts = job.starts;
   view.start_s = can_stand(job) ? 0 : job.measured_start_s > 0 ? job.measured_start_s : round.start_s;
+  const auto said = length_of(job);
   // Before any job was measured, it is not known how long a number of samples takes.
-  if (job.spec.samples_total && (round.measured || spec_->needs_lengths)) {
-    view.remaining = std::max(1.0, static_cast<double>(*job.spec.samples_total) - view.done);
+  if (said && (round.measured || spec_->needs_lengths)) {
+    view.remaining = std::max(1.0, *said - view.done);
   } else if (spec_->needs_lengths) {
     const double length = lengths_.empty() ? kGuessedLength_s * round.guess : lengths_[lengths_.size() / 2];
     view.remaining = std::max({1.0, length - view.done, view.done / 10});

@@ -53,8 +53,8 @@ struct Join {
   std::string directory;
   std::int64_t pid = 0;
   std::string process_mark;  // of that process (launcher/process/process_mark.h); empty: it gets no signals
-  JobSpec spec;        // without arguments
-  bool moves = false;  // it knows leases that exchange slots
+  JobSpec spec;              // without arguments
+  bool moves = false;        // it knows leases that exchange slots
   std::uint64_t lease = 0;
   Slots holds;
   double unix_s = 0;
@@ -78,6 +78,8 @@ struct Report {
   std::uint64_t step = 0;
   std::uint64_t samples = 0;
   std::optional<std::uint64_t> samples_total;
+  std::uint64_t expected_samples = 0;  // by its loss; 0: not known
+  std::uint64_t expected_error = 0;
   std::vector<RateSeen> rates;
   std::uint64_t memory_bytes = 0;
   std::optional<std::uint32_t> wants;

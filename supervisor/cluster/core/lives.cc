@@ -1,6 +1,8 @@
 // Runs that come, say what they hold, are lost, come back and end.
 #include <algorithm>
+#include <cmath>
 #include <iterator>
+#include <optional>
 #include <utility>
 
 #include "supervisor/protocol/duration_text.h"
@@ -12,6 +14,8 @@ namespace elastictrain::jobs {
 using heuristics::leases::Claims;
 
 namespace {
+
+constexpr double kOtherLength = 0.1;  // of the length before
 
 constexpr int kPreempted = 75;          // a run's state is saved, it may be started again
 constexpr int kUnavailableStatus = 69;  // too few workers could start: a host was not there
@@ -31,6 +35,12 @@ double delay_s(std::uint32_t failures) {
 bool asks_for_more(const JobSpec& now, const JobSpec& before) {
   return now.min > before.min || now.hosts != before.hosts || now.one_host != before.one_host ||
          now.most_hosts != before.most_hosts;
+}
+
+// Estimates of a length change with each report a little.
+bool is_other_length(const std::optional<double>& before, const std::optional<double>& now) {
+  if (before.has_value() != now.has_value()) return true;
+  return now && std::abs(*now - *before) > kOtherLength * *before;
 }
 
 std::string why_it_left(int status) {
@@ -216,6 +226,11 @@ void Cluster::take_figures(Job& job, const Report& report, double now_s) {
   job.wants = report.wants;
   const bool finds_lost = take_lost(job, report.lost_hosts, now_s);
   if (report.samples_total) job.spec.samples_total = report.samples_total;
+  const auto before = length_of(job);
+  job.expected_samples = report.expected_samples;
+  job.expected_error = report.expected_error;
+  if (is_other_length(before, length_of(job)))
+    decide_soon(now_s, "the length of " + id_text(job.id) + " is estimated anew");
   const bool measured = take_rates(job, report);
   if (wants != job.wants) decide_soon(now_s, id_text(job.id) + " wants another size");
   if (finds_lost) decide_soon(now_s, id_text(job.id) + " has lost a host");

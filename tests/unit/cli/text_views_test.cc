@@ -203,6 +203,30 @@ TEST_CASE("status does not give the reason of the last change again, and tells s
   CHECK(contains(text, "silent for 2.1 s\n"));
 }
 
+TEST_CASE("status and queue show the length that a loss says, with its error, or why there is none") {
+  nlohmann::json status = {{"name", "job"}, {"step", 120}, {"expected_samples", 50'000}};
+  status["expected_error_samples"] = 2'500;
+  status["expected_left_s"] = 90;
+  CHECK(contains(render_status(status), "length, by its loss: converges at 50.0k samples ± 2.50k, in 1m 30s\n"));
+  status["expected_left_s"] = 0.0;
+  CHECK(contains(render_status(status), "± 2.50k, which is over\n"));
+  status.erase("expected_samples");
+  status["no_expected_length"] = "the loss does not fall";
+  CHECK(contains(render_status(status), "length: not known by its loss: the loss does not fall\n"));
+  nlohmann::json job = {{"id", "j1"}, {"phase", "joined"}, {"samples", 10'000}, {"step", 300}};
+  job["overdue"] = job["stands_on"] = nlohmann::json::array();
+  const auto queue = [&] {
+    return render_queue({{"name", "lab"}, {"waiting", nlohmann::json::array()}, {"jobs", {job}}}, false);
+  };
+  CHECK(contains(queue(), "step 300"));
+  job["expected_samples"] = 50'000;
+  job["expected_error"] = 5'000;
+  CHECK(contains(queue(), "~20% ± 2"));
+  job["samples_total"] = 40'000;
+  CHECK(contains(queue(), " 25%"));
+  CHECK(!contains(queue(), "~"));
+}
+
 TEST_CASE("tables of status and queue fit 80 columns; what identifies a worker or a job stays") {
   nlohmann::json status = {{"name", "job"}, {"phase", "running"}, {"world_size", 3}, {"generation", 2}};
   status["workers"] = {worker(0, 10), worker(1, 31), worker(2, 11)};

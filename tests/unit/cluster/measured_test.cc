@@ -1,6 +1,9 @@
 // What a cluster does when a job says how fast it is at a size.
 #include <doctest/doctest.h>
 
+#include <algorithm>
+#include <string>
+
 #include "story.h"
 
 namespace elastictrain::jobs::test {
@@ -86,6 +89,87 @@ TEST_CASE("a job whose workers start is not suspended for the next arrival, but 
   CHECK(story.job(first).share == 0);
   CHECK(story.job(third).share == 1);
   CHECK(story.job(third).why == "srtf: shortest remaining time (20 s)");
+}
+
+// One slot, under the shortest remaining time first; neither job says how long it is.
+struct Lengths : Story {
+  explicit Lengths(bool estimated) : Story(by(estimated)) {
+    change_hosts({{"h", 1}});
+    for (JobId* id : {&first, &second}) {
+      JobSpec spec;
+      spec.arguments = {"--"};
+      spec.suspends = true;
+      *id = submit(id == &first ? "first" : "second", spec);
+    }
+  }
+  static Settings by(bool estimated) {
+    Settings settings = plain();
+    settings.policy = "srtf";
+    settings.estimated_lengths = estimated;
+    return settings;
+  }
+  // It has trained 1,000 samples at 100 a second, and its loss says how many it needs.
+  void expect(JobId id, std::uint64_t samples) {
+    Report report;
+    report.connection = id;
+    report.lease = cluster().book().lease(id).version;
+    report.holds = cluster().book().lease(id).slots;
+    report.phase = "training";
+    report.workers = 1;
+    report.samples = 1000;
+    report.expected_samples = samples;
+    report.expected_error = samples / 10;
+    report.rates = {{1, 100, 3}};
+    give(report);
+  }
+  std::size_t decisions() const {
+    return static_cast<std::size_t>(std::count_if(journal().begin(), journal().end(), [](const Record& record) {
+      const auto* decided = std::get_if<record::Decided>(&record);
+      return decided != nullptr && decided->trigger.find("estimated anew") != std::string::npos;
+    }));
+  }
+  JobId first = 0, second = 0;
+};
+
+TEST_CASE("with estimated lengths a job that does not say its length has that of its loss") {
+  Lengths story(true);
+  story.expect(story.first, 50'000);
+  CHECK(story.cluster().length_of(story.job(story.first)) == 50'000);
+  CHECK(story.cluster().left_s(story.job(story.first)) == doctest::Approx(490));
+  JobSpec spec;
+  spec.arguments = {"--"};
+  spec.samples_total = 2'000;
+  const JobId brief = story.submit("brief", spec);
+  CHECK(story.job(brief).share == 1);  // shorter than what the others have left
+  CHECK(story.job(story.first).share == 0);
+}
+
+TEST_CASE("without, an estimate changes nothing; a length that is said counts before one that is estimated") {
+  Lengths story(false);
+  story.expect(story.first, 50'000);
+  CHECK_FALSE(story.cluster().length_of(story.job(story.first)).has_value());
+  CHECK_FALSE(story.cluster().left_s(story.job(story.first)).has_value());
+  CHECK(story.decisions() == 0);
+  Lengths other(true);
+  Report report;
+  report.connection = other.first;
+  report.lease = other.cluster().book().lease(other.first).version;
+  report.holds = other.cluster().book().lease(other.first).slots;
+  report.phase = "training";
+  report.workers = 1;
+  report.samples = 1000;
+  report.samples_total = 3000;
+  report.expected_samples = 50'000;
+  other.give(report);
+  CHECK(other.cluster().length_of(other.job(other.first)) == 3000);
+}
+
+TEST_CASE("an estimate that is another one is decided on, not each that differs a little") {
+  Lengths story(true);
+  story.expect(story.first, 50'000);
+  const std::size_t first = story.decisions();
+  for (const std::uint64_t samples : {51'000, 49'500, 52'000}) story.expect(story.first, samples);
+  CHECK(story.decisions() == first);
 }
 
 }  // namespace

@@ -40,6 +40,8 @@ Report some_report() {
           .step = 120,
           .samples = 30720,
           .samples_total = {},
+          .expected_samples = 50'000,
+          .expected_error = 2'000,
           .rates = {{.workers = 4, .hosts = 1, .samples_per_s = 812.25, .views = 12}},
           .packed_rates = {{.workers = 4, .hosts = 2, .samples_per_s = 400.5, .views = 3}},
           .memory_bytes = 1u << 30,

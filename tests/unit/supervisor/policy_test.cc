@@ -436,6 +436,49 @@ TEST_CASE("a user's size is the minimum and the maximum of a policy, and the bat
   CHECK(job.base_batch == 96);
 }
 
+// A loss of 2.3 at first, of which half of what it loses in all is gone after 3,000 samples.
+double falling_loss(double samples) {
+  return 0.3 + 2.0 * 3000 / (samples + 3000);
+}
+
+TEST_CASE("the length of a job that does not say it is expected by its loss, and a view has it and its error") {
+  Runner runner(runner_settings(), std::make_unique<Says>(std::make_shared<heuristics::JobDecision>()));
+  auto run = run_of_three();
+  run.epoch_samples = 1000;
+  CHECK(runner.no_expected_length(run).empty());  // no loss is reported
+  for (std::uint64_t i = 1; i <= 400; ++i) {
+    auto heartbeat = beat(i, 1, i, 1, 50, i * 50);
+    heartbeat.loss = falling_loss(static_cast<double>(i * 50));
+    runner.on_heartbeat(WorkerId{1}, heartbeat, 0.1 * static_cast<double>(i));
+    if (i == 10) CHECK(runner.no_expected_length(run) == "10 points of the loss so far, 16 are needed");
+  }
+  const auto view = view_from_json(runner.consider(run, 50)->observed);
+  REQUIRE(view.ok());
+  const auto& expected = view->jobs.at(0).expected_length;
+  REQUIRE(expected.has_value());
+  CHECK(std::abs(expected->samples - 53'000) <= 2'000);  // falls by less than 0.0023 an epoch from 48,000 on
+  CHECK(expected->error >= 1000);
+  run.epochs = 7;  // it says it: that is taken
+  CHECK_FALSE(runner.expected_length(run).has_value());
+  CHECK(runner.no_expected_length(run).empty());
+}
+
+TEST_CASE("the losses in the views of an earlier supervisor count") {
+  Runner runner(runner_settings(), std::make_unique<Says>(std::make_shared<heuristics::JobDecision>()));
+  heuristics::ClusterView earlier;
+  heuristics::JobView& job = earlier.jobs.emplace_back();
+  job.has_loss = true;
+  for (int i = 1; i <= 200; ++i) {
+    job.samples_done = i * 100;
+    job.loss = falling_loss(job.samples_done);
+    runner.replay(earlier);
+  }
+  auto run = run_of_three();
+  run.epoch_samples = 1000;
+  REQUIRE(runner.expected_length(run).has_value());
+  CHECK(std::abs(runner.expected_length(run)->samples - 53'000) <= 2'000);
+}
+
 TEST_CASE("the end of the job is that of the program, unless the user names one") {
   auto run = run_of_three();
   run.epoch_samples = 1000;
