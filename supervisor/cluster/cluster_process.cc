@@ -42,6 +42,11 @@ ServerBounds server_bounds() {
   return bounds;
 }
 
+bool leaves(const jobs::Action& action) {
+  return !std::holds_alternative<jobs::Write>(action) && !std::holds_alternative<jobs::Tell>(action) &&
+         !std::holds_alternative<jobs::Probe>(action);
+}
+
 }  // namespace
 
 std::optional<std::string> first_broken_rule(const jobs::Cluster& cluster) {
@@ -166,24 +171,18 @@ void ClusterProcess::give(const jobs::Event& event) {
   carry_out(cluster_->step(event, now_s()));
 }
 
-void ClusterProcess::give_request(std::uint64_t connection, const jobs::Event& event) {
-  asking_ = connection;
-  give(event);
-  asking_ = 0;
-}
-
 // What a wrong state has decided must neither leave the process nor be read by the next one.
 bool ClusterProcess::is_broken() {
   const auto rule = options_.find_broken(*cluster_);
   if (!rule) return false;
   *alive_ = false;
   options_.say("internal error: " + *rule);
-  if (asking_ != 0) server_->send_last(asking_, broken_answer(*rule));
+  if (speaker_ != 0 && !runs_.contains(speaker_)) server_->send_last(speaker_, broken_answer(*rule));
   if (options_.broken) options_.broken(*rule);
   return true;
 }
 
-// All records of a step are on disk before the first of its actions.
+// All records of a step are on disk before the first of its actions that leaves the process.
 void ClusterProcess::carry_out(const jobs::Actions& actions) {
   const auto is_record = [](const jobs::Action& action) { return std::holds_alternative<jobs::Write>(action); };
   const bool recorded = std::any_of(actions.begin(), actions.end(), is_record);
@@ -193,7 +192,8 @@ void ClusterProcess::carry_out(const jobs::Actions& actions) {
     if (write == nullptr) continue;
     journal_->write(write->record, unix_now_s(), now_s());
   }
-  if (recorded) journal_->sync();
+  if (recorded && speaker_ != 0) server_->note_record(speaker_);
+  if (std::any_of(actions.begin(), actions.end(), leaves)) journal_->sync();
   for (const auto& action : actions) {
     if (*alive_) std::visit([this](const auto& one) { act(one); }, action);
   }
@@ -305,7 +305,9 @@ void ClusterProcess::take_line(std::uint64_t connection, const Peer& peer, const
   }
   const nlohmann::json said = parse_json(line, kMaxMessageDepth);
   const bool is_message = runs_.contains(connection) || is_join(said);
+  speaker_ = connection;
   is_message ? take_message(connection, peer, said) : take_request(connection, peer, said);
+  speaker_ = 0;
 }
 
 void ClusterProcess::take_request(std::uint64_t connection, const Peer& peer, const nlohmann::json& request) {
@@ -320,7 +322,7 @@ void ClusterProcess::take_request(std::uint64_t connection, const Peer& peer, co
     command->request = connection;
     command->owner = owner;
     command->limits = limits;
-    return give_request(connection, *command);
+    return give(*command);
   }
   auto& submit = std::get<jobs::Submit>(*parsed);
   jobs::Outcome outcome = jobs::Outcome::kUnavailable;
@@ -339,7 +341,7 @@ void ClusterProcess::take_request(std::uint64_t connection, const Peer& peer, co
   submit.owner = owner;
   submit.limits = limits;
   submit.unix_s = unix_now_s();
-  give_request(connection, submit);
+  give(submit);
 }
 
 void ClusterProcess::take_message(std::uint64_t connection, const Peer& peer, const nlohmann::json& said) {

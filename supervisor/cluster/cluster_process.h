@@ -70,7 +70,6 @@ class ClusterProcess {
   void begin(const std::vector<launcher::Host>& hosts);
   void poll_hosts();
   void give(const jobs::Event& event);
-  void give_request(std::uint64_t connection, const jobs::Event& event);
   void carry_out(const jobs::Actions& actions);
   bool is_broken();
   void shorten_journal();
@@ -116,7 +115,7 @@ class ClusterProcess {
   std::uint64_t question_ = 0;    // that it has not answered; 0: none
   std::string view_;              // of that question
   std::set<std::uint64_t> runs_;  // connections of runs
-  std::uint64_t asking_ = 0;      // connection whose request is being carried out; 0: none
+  std::uint64_t speaker_ = 0;     // connection whose line is being carried out; 0: none
   asio::steady_timer wake_;
   asio::steady_timer poll_;
   std::chrono::steady_clock::time_point start_;

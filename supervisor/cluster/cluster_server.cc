@@ -35,7 +35,7 @@ using ServerClock = std::chrono::steady_clock;
 constexpr std::size_t kMaxBuffered = 64u << 20;  // the queue of 20,000 jobs fits
 constexpr std::size_t kKeptCapacity = 4096;
 constexpr std::chrono::milliseconds kAcceptAgain{50};
-constexpr std::chrono::milliseconds kReadAgain{50};
+constexpr double kReadAgain_s = 0.05;
 
 // As far as it goes without waiting.
 void send_now(int socket, std::string_view line) {
@@ -50,13 +50,25 @@ struct UserAccount {
   std::size_t connections = 0;
   std::size_t bytes = 0;  // of lines that are not whole yet, or wait
   double lines = 0;       // in the bucket; below 0: how far it is overdrawn
+  double records = 0;     // in another bucket, the same
   ServerClock::time_point filled = ServerClock::now();
+
+  void fill(const ServerBounds& bounds) {
+    const auto now = ServerClock::now();
+    const double passed_s = std::chrono::duration<double>(now - filled).count();
+    filled = now;
+    lines = std::min(bounds.lines_at_once, lines + passed_s * bounds.lines_per_s);
+    records = std::min(bounds.records_at_once, records + passed_s * bounds.records_per_s);
+  }
+  bool is_full(const ServerBounds& bounds) const {
+    return lines >= bounds.lines_at_once && records >= bounds.records_at_once;
+  }
 };
 
 struct ServerState {
   explicit ServerState(const ServerBounds& given) : bounds(given) {}
   ServerBounds bounds;
-  std::map<std::uint32_t, UserAccount> users;  // that are connected, or whose bucket is not full again
+  std::map<std::uint32_t, UserAccount> users;  // that are connected, or whose buckets are not full again
   ClusterServer::Handlers handlers;
   std::map<std::uint64_t, std::shared_ptr<Connected>> connected;
   bool closed = false;
@@ -100,6 +112,9 @@ class Connected : public std::enable_shared_from_this<Connected> {
     if (closing_ || state_ == nullptr || !lines_.empty()) return;
     send_now(socket_.native_handle(), line + "\n");
   }
+  void note_record() {
+    if (bounded_ && state_ != nullptr) user().records -= 1;
+  }
   void finish() {
     closing_ = true;
     if (state_ == nullptr) return;
@@ -135,11 +150,9 @@ class Connected : public std::enable_shared_from_this<Connected> {
   double wait_s() {
     if (!bounded_) return 0;
     UserAccount& account = user();
-    const auto now = ServerClock::now();
-    const double passed_s = std::chrono::duration<double>(now - account.filled).count();
-    account.filled = now;
-    account.lines = std::min(state_->bounds.lines_at_once, account.lines + passed_s * state_->bounds.lines_per_s);
-    return account.lines >= 0 ? 0 : -account.lines / state_->bounds.lines_per_s;
+    account.fill(state_->bounds);
+    return std::max(
+        {0.0, -account.lines / state_->bounds.lines_per_s, -account.records / state_->bounds.records_per_s});
   }
 
   void expire() {
@@ -166,11 +179,17 @@ class Connected : public std::enable_shared_from_this<Connected> {
                        [self = shared_from_this()](asio::error_code error) { self->receive(error); });
   }
 
-  // What has arrived stays in the kernel while the user has too much here.
+  // What has arrived stays in the kernel while the user has too much here, or has said too much.
   void receive(asio::error_code error) {
     if (state_ == nullptr || closing_) return;
     if (error) return drop(true);
-    if (bounded_ && user().bytes > state_->bounds.bytes_of_user) return receive_later();
+    if (const double wait = wait_s(); wait > 0) {
+      silence_.cancel();
+      return delay(wait, [self = shared_from_this()] { self->receive_again(); });
+    }
+    if (bounded_ && user().bytes > state_->bounds.bytes_of_user) {
+      return delay(kReadAgain_s, [self = shared_from_this()] { self->receive({}); });
+    }
     std::array<char, 64 * 1024> block;
     const std::size_t room = std::min(block.size(), longest_line() - input_.size());
     const std::size_t count = socket_.read_some(asio::buffer(block.data(), room), error);
@@ -182,10 +201,17 @@ class Connected : public std::enable_shared_from_this<Connected> {
     refuse_line();
   }
 
-  void receive_later() {
-    delay_.expires_after(kReadAgain);
-    delay_.async_wait([self = shared_from_this()](asio::error_code error) {
-      if (!error) self->receive({});
+  void receive_again() {
+    if (state_ == nullptr) return;
+    expire();
+    receive({});
+  }
+
+  template <class Then>
+  void delay(double wait, Then then) {
+    delay_.expires_after(std::chrono::microseconds(static_cast<std::int64_t>(wait * 1e6) + 1));
+    delay_.async_wait([then](asio::error_code error) {
+      if (!error) then();
     });
   }
 
@@ -195,10 +221,7 @@ class Connected : public std::enable_shared_from_this<Connected> {
     const double wait = wait_s();
     if (wait <= 0) return hand_over();
     silence_.cancel();
-    delay_.expires_after(std::chrono::microseconds(static_cast<std::int64_t>(wait * 1e6) + 1));
-    delay_.async_wait([self = shared_from_this()](asio::error_code error) {
-      if (!error) self->take();
-    });
+    delay(wait, [self = shared_from_this()] { self->take(); });
   }
 
   void hand_over() {
@@ -217,6 +240,7 @@ class Connected : public std::enable_shared_from_this<Connected> {
 
   void refuse_line() {
     const auto self = shared_from_this();
+    charge(input_.size());
     send(R"({"ok":false,"status":78,"text":"the line is too long"})");
     if (state_ == nullptr) return;
     state_->handlers.closed(number_);
@@ -294,6 +318,9 @@ class UnixClusterServer final : public ClusterServer {
   void send(std::uint64_t connection, const std::string& line) override {
     if (const auto one = find(connection)) one->send(line);
   }
+  void note_record(std::uint64_t connection) override {
+    if (const auto one = find(connection)) one->note_record();
+  }
   void send_last(std::uint64_t connection, const std::string& line) override {
     if (const auto one = find(connection)) one->send_last(line);
   }
@@ -352,18 +379,20 @@ class UnixClusterServer final : public ClusterServer {
     if (state_.connected.size() >= places) return false;
     forget_idle_users();
     const auto [user, is_new] = state_.users.try_emplace(peer.uid);
-    if (is_new) user->second.lines = bounds.lines_at_once;
+    if (is_new) {
+      user->second.lines = bounds.lines_at_once;
+      user->second.records = bounds.records_at_once;
+    }
     user->second.bounded = is_bounded;
     return !is_bounded || user->second.connections < bounds.connections_of_user;
   }
 
-  // A user who is not connected is forgotten when the bucket is full again.
+  // A user who is not connected is forgotten when the buckets are full again.
   void forget_idle_users() {
-    const auto now = ServerClock::now();
     std::erase_if(state_.users, [&](const auto& entry) {
-      const UserAccount& user = entry.second;
-      const double filled_s = std::chrono::duration<double>(now - user.filled).count();
-      return user.connections == 0 && user.lines + filled_s * state_.bounds.lines_per_s >= state_.bounds.lines_at_once;
+      UserAccount user = entry.second;
+      user.fill(state_.bounds);
+      return user.connections == 0 && user.is_full(state_.bounds);
     });
   }
 

@@ -40,6 +40,9 @@ struct ServerBounds {
   double lines_per_s = 200;
   double lines_at_once = 400;
   std::size_t bytes_of_line = 4096;  // longer lines, and answers, count as several
+  // Lines that are written down hold up all others while a disk takes them. As many at once as a user may have jobs.
+  double records_per_s = 10;
+  double records_at_once = 256;
   // Of a peer that is no run, or is to be closed and does not read.
   std::chrono::milliseconds silence{10'000};
 };
@@ -54,6 +57,8 @@ class ClusterServer {
 
   virtual ~ClusterServer() = default;
   virtual void send(std::uint64_t connection, const std::string& line) = 0;
+  // What it has said last was written down.
+  virtual void note_record(std::uint64_t connection) = 0;
   // At once, as far as it goes without waiting: the process is about to end.
   virtual void send_last(std::uint64_t connection, const std::string& line) = 0;
   // It may be silent from now on: it is a run.

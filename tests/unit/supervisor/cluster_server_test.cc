@@ -41,6 +41,7 @@ class Server {
       ++lines[peer.uid];
       last = connection;
       if (line == "keep") server->keep(connection);
+      if (line == "record") server->note_record(connection);
       if (!answer.empty()) server->send(connection, answer);
     };
     handlers.closed = [](std::uint64_t) {};
@@ -239,6 +240,33 @@ TEST_CASE("a line that is too long, of a peer for whom too much waits, ends the 
   server.server->send(server.last, std::string(1'000'000, 'a'));
   server.say(socket, std::string(200'000, 'x'));
   CHECK(server.run_until([&] { return server.server->connections() == 0; }));
+}
+
+TEST_CASE("lines that are too long count, too, and while a user has said too much nothing is read") {
+  ServerBounds bounds;
+  bounds.lines_at_once = 100;
+  bounds.lines_per_s = 0.001;
+  Server server(bounds);
+  std::size_t taken = 0;
+  for (int i = 0; i < 20; ++i) {
+    const int socket = server.connect(kEve);
+    server.say(socket, std::string(bounds.line_bytes, 'x'));
+    server.io.run_for(20ms);
+    taken += Server::refusal(socket).empty() ? 0 : 1;
+  }
+  CHECK(taken == 3);  // 33 lines each, and the answer one
+}
+
+TEST_CASE("who has said much that was written down is read later, be it over many connections") {
+  ServerBounds bounds;
+  bounds.records_at_once = 20;
+  bounds.records_per_s = 0.001;
+  Server server(bounds);
+  for (const std::uint32_t user : {kEve, static_cast<std::uint32_t>(::geteuid())}) {
+    for (int i = 0; i < 50; ++i) server.say(server.connect(user), "record\n");
+  }
+  CHECK(server.run_until([&] { return server.lines[::geteuid()] == 50; }));
+  CHECK(server.lines[kEve] == 21);
 }
 
 TEST_CASE("a delay ends, and nothing is lost") {
