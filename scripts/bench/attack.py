@@ -4,6 +4,7 @@ cluster that everyone may use: submissions while they flood it, against those in
 import multiprocessing
 import os
 import random
+import signal
 import socket
 import statistics
 import sys
@@ -13,6 +14,7 @@ import rows
 
 sys.path.insert(0, os.path.join(rows.ROOT, "tests", "attack", "cluster"))
 
+import intruder
 import lies
 import siege
 import standin_cluster
@@ -91,7 +93,9 @@ def attack_rate(repetitions):
 MUTATIONS = 400
 LEASES = 200  # that have been changed
 SUBMISSIONS = 10_000
-BLOCKS = 40  # of submissions, in peace and under floods in turn
+FLOOD_S = 10
+HOARD_S = 45
+PAIRS_OF_BLOCKS = 100  # of submissions, in peace and under floods
 
 
 def tell_lies(attacked, seed):
@@ -108,19 +112,37 @@ def tell_lies(attacked, seed):
     return len(heard), sum(answer is None for answer in [answer for answer, _ in heard] + changed), wrong
 
 
+def growth_by_flood(attacked, seed):
+    """The most that the cluster's memory has grown so far, after lies, each flood, and all of them together."""
+    growths = {"lies": attacked.growth_mib()}
+    for kind in intruder.ALONE:
+        floods = [attacked.flood(kind, seed)]
+        time.sleep(HOARD_S if kind == "hoard" else FLOOD_S)
+        attacked.end_floods(floods)
+        growths[kind] = attacked.growth_mib()
+    floods = attacked.floods(seed)
+    time.sleep(FLOOD_S)
+    attacked.end_floods(floods)
+    attacked.wait_until_gone()
+    return {**growths, "all": attacked.growth_mib()}
+
+
 def rates_under_floods(attacked, seed):
-    """Submissions a second in peace and under floods, in pairs, the first of the two in turn; and what the floods did."""
-    pairs, did = [], {}
-    for pair in range(BLOCKS // 2):
+    """Submissions a second in peace and under floods, in pairs, the first of the two in turn; and what the floods did. The
+    blocks are short, so that what else the machine does falls upon both."""
+    floods, pairs = attacked.floods(seed), []
+    time.sleep(FLOOD_S)
+    for pair in range(PAIRS_OF_BLOCKS):
         rates = {}
         for flooded in (False, True) if pair % 2 else (True, False):
-            floods = attacked.floods(seed) if flooded else []
-            time.sleep(1)  # interpreters start, and what is left of the flood before is over
-            rates[flooded] = attacked.submit_many(SUBMISSIONS // BLOCKS, f"{pair}-{flooded}")
-            for kind, count in attacked.end_floods(floods).items():
-                did[kind] = did.get(kind, 0) + count
+            attacked.signal_floods(floods, signal.SIGCONT if flooded else signal.SIGSTOP)
+            time.sleep(0.02)
+            rates[flooded] = attacked.submit_many(SUBMISSIONS // PAIRS_OF_BLOCKS // 2, f"{pair}-{flooded}")
         pairs.append((rates[False], rates[True]))
-    return pairs, did
+        if pair % 10 == 9:
+            attacked.cancel_waiting()
+    attacked.signal_floods(floods, signal.SIGCONT)
+    return pairs, attacked.end_floods(floods)
 
 
 def hostile_leases(case, seed):
@@ -157,12 +179,7 @@ def attack_cluster(repetitions):
         hangs = 0
         try:
             told, hangs, wrong = tell_lies(attacked, seed)
-            for kind_seed in range(max(1, repetitions)):
-                floods = attacked.floods(seed + kind_seed)
-                time.sleep(10)
-                attacked.end_floods(floods)
-            attacked.wait_until_gone()
-            growth = attacked.growth_mib()
+            growths = growth_by_flood(attacked, seed)
             pairs, did = rates_under_floods(attacked, seed)
             attacked.wait_until_gone()
             phantoms = attacked.phantom_slots()
@@ -177,6 +194,7 @@ def attack_cluster(repetitions):
                      f"{told} lies, {MUTATIONS} changed lines, {LEASES} changed leases, seed {seed}; the owner waited {longest:.0f} ms at most")
     yield rows.below("attack-cluster/wrong", wrong, "", 0, "lies that were believed, honest lines that were not, harm to the owner's job")
     yield rows.below("attack-cluster/phantom-slots", phantoms, "", 0, f"of {siege.SLOTS}, when the second user has gone")
-    yield rows.below("attack-cluster/growth", growth, "MiB", 64, "of resident memory at its most, through lies, changed lines and floods")
+    yield rows.below("attack-cluster/growth", max(growths.values()), "MiB", 64,
+                     "of resident memory at its most; after each: " + ", ".join(f"{kind} {mib:.0f}" for kind, mib in growths.items()))
     yield rows.at_least("attack-cluster/rate", statistics.median(ratios), "%", 95,
                         f"{rows.spread(ratios)}; {peace:.0f} submissions a second in peace, {SUBMISSIONS} in all; {flood}")

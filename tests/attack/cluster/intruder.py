@@ -93,7 +93,7 @@ def never_read(path, count, seed):
 
 
 def half_requests(path, count, seed):
-    keep_saying(path, b'{"command":"queue","filling":"' + b"x" * 3000, count, 60)
+    keep_saying(path, b'{"command":"queue","filling":"' + b"x" * 3000, count, 100)
 
 
 def thousands(path, count, seed):
@@ -146,7 +146,25 @@ def submissions(path, count, seed):
             count[0] += 1
 
 
+def hoard(path, count, seed):
+    """A long queue of runs that have ended, for which many ask at once and nobody reads it."""
+    for number in range(1200):
+        with connect(path, None) as one:
+            one.sendall(line_of(join_of(f"hoard-{seed}-{number}", directory="/" + "x" * 4000)) + line_of({"ended": {"status": 0}}))
+            one.shutdown(socket.SHUT_WR)
+            while one.recv(1 << 16):
+                pass
+        count[0] += 1
+    while True:
+        held = [nonblocking(path) for _ in range(200)]
+        time.sleep(1)  # all are listened to
+        for one in held:
+            one.send(line_of({"command": "queue"}))
+        time.sleep(5)
+
+
 FLOODS = {flood.__name__: flood for flood in (reports, submissions, come_and_go, never_read, half_requests, thousands)}
+ALONE = {**FLOODS, "hoard": hoard}  # takes long
 
 
 def flood(path, kind, seed=0):
@@ -159,7 +177,7 @@ def flood(path, kind, seed=0):
     signal.signal(signal.SIGTERM, end)
     while True:
         try:
-            FLOODS[kind](path, count, int(seed))
+            ALONE[kind](path, count, int(seed))
         except OSError:
             count[0] += 1
             time.sleep(0.01)  # no place at present

@@ -101,6 +101,11 @@ class Siege:
         return self.ask({"command": "submit", "job": {"name": name, "min": SLOTS, "max": SLOTS, "start": SLOTS,
                                                       "arguments": ["--", "true"], "working_directory": "/", "environment": []}})
 
+    def cancel_waiting(self):
+        for job in self.jobs():
+            if job["phase"] == "queued":
+                self.ask({"command": "cancel", "job": job["id"]})
+
     def submit_many(self, count, prefix):
         """Submissions a second, each on a connection of its own."""
         begin = time.monotonic()
@@ -112,9 +117,7 @@ class Siege:
 
     def phantom_slots(self):
         """Slots that the owner cannot have, although nobody has them any more."""
-        for job in self.jobs():
-            if job["phase"] == "queued":
-                self.ask({"command": "cancel", "job": job["id"]})
+        self.cancel_waiting()
         self.keeper.send({"ended": {"status": 0}})
         whole = self.cluster.stand_in(run="whole", directory="/nowhere/whole", min=1, max=SLOTS, start=SLOTS).join()
         try:
@@ -165,10 +168,14 @@ class Siege:
     def flood(self, kind, seed):
         return kind, self.start_intruder(self.cluster.socket_path(), "flood", kind, seed)
 
+    @staticmethod
+    def signal_floods(floods, number):
+        for _, process in floods:
+            process.send_signal(number)
+
     def end_floods(self, floods):
         """How often each has done what it does."""
-        for _, process in floods:
-            process.send_signal(signal.SIGTERM)
+        self.signal_floods(floods, signal.SIGTERM)
         return {kind: int(process.stdout.readline() or 0) for kind, process in floods}
 
     def traps(self):
