@@ -42,8 +42,10 @@ class AfsP final : public SharingPolicy {
         view.jobs.size() < view.slots ? one_each(view, shares) : share_by_turns(view, turns, shares);
     fill(view, turns.salt, shares, free);
     start_turns(view, shares, quantum_s_, turns, decision);
+    const Why why = view.jobs.size() > view.slots ? Why::kTurn : Why::kGain;
     for (std::size_t place = 0; place < shares.size(); ++place) {
-      decision.grants[place] = {static_cast<double>(shares[place]), shares[place] > 0 ? Why::kGain : Why::kWaits, 0};
+      decision.grants[place] = {static_cast<double>(shares[place]), shares[place] > 0 ? why : Why::kWaits,
+                                turn_end_s(view, turns, place)};
     }
   }
 

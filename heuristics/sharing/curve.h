@@ -43,8 +43,8 @@ class Curve {
   // Whole counts up to the cap.
   double best(std::uint32_t slots) const { return best_[slots]; }
   bool knows_hosts() const { return !on_hosts_.empty(); }
-  // Of its throughput with so many slots, the part that is left on so many hosts: 1 on fewer than were measured, as with
-  // the most that were measured on more. Nothing: not measured with so many slots.
+  // Of its throughput with so many slots, the part that is left on so many hosts: 1 on fewer than were measured, as
+  // with the most that were measured on more. Nothing: not measured with so many slots.
   std::optional<double> on_hosts(std::uint32_t slots, std::uint32_t hosts) const;
   // Any count: lines between whole counts, constant from the cap on.
   double best_at(double slots) const;

@@ -59,7 +59,8 @@ class MaxMin final : public SharingPolicy {
     share_by_turns(view, turns, shares);
     start_turns(view, shares, slice_s_, turns, decision);
     for (std::size_t place = 0; place < shares.size(); ++place) {
-      decision.grants[place] = {static_cast<double>(shares[place]), shares[place] > 0 ? Why::kTurn : Why::kWaits, 0};
+      decision.grants[place] = {static_cast<double>(shares[place]), shares[place] > 0 ? Why::kTurn : Why::kWaits,
+                                turn_end_s(view, turns, place)};
     }
   }
 

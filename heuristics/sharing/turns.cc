@@ -52,4 +52,10 @@ void start_turns(const View& view, const std::vector<std::uint32_t>& shares, dou
   }
 }
 
+double turn_end_s(const View& view, const Turns& turns, std::size_t place) {
+  if (view.jobs.size() <= view.slots) return 0;
+  const auto found = turns.of.find(view.jobs[place].id);
+  return found == turns.of.end() ? 0 : found->second.until_s;
+}
+
 }  // namespace elastictrain::heuristics::sharing

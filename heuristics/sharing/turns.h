@@ -29,4 +29,7 @@ std::uint32_t share_by_turns(const View& view, Turns& turns, std::vector<std::ui
 void start_turns(const View& view, const std::vector<std::uint32_t>& shares, double slice_s, Turns& turns,
                  Decision& decision);
 
+// When the slice of the job at this place ends; 0: nobody waits for its slots.
+double turn_end_s(const View& view, const Turns& turns, std::size_t place);
+
 }  // namespace elastictrain::heuristics::sharing

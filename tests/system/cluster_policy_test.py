@@ -52,7 +52,7 @@ class OwnPolicy(Case):
         both = cluster.wait_workers("b", 2)
         self.assertLessEqual(set(cluster.wait_workers("a", 2).values()), set(of_a.values()), "a worker was restarted")
         self.assertLessEqual(set(of_b.values()), set(both.values()), "a worker was restarted")
-        self.assertIn("max-min: fair_share 2", cluster.job("a")["why"])
+        self.assertIn("max-min: an equal share", cluster.job("a")["why"])
         self.assertIn("the program ended with signal 9", cluster.do("queue"))
         self.assertIn("the policy does not work: the program ended with signal 9", cluster.do("explain", "--cluster", "test"))
         cluster.assert_slots_used_once()

@@ -149,8 +149,8 @@ class Packing(Case):
         why = self.decided(cluster, "undone")[0]["why"]
         self.assertLess(float(why.split("together ")[1].split()[0]), 1, why)
         self.assertLessEqual(int(why.split("look ")[1].split()[0]), 3, why)
-        turns = len(self.decided(cluster, "gandiva: turn"))
-        wait_until(lambda: len(self.decided(cluster, "gandiva: turn")) > turns + 3, 60, "turns")
+        turns = len(self.decided(cluster, "gandiva: its turn"))
+        wait_until(lambda: len(self.decided(cluster, "gandiva: its turn")) > turns + 3, 60, "turns")
         self.assertEqual(len(self.decided(cluster, "packing_tried")), 1, "a pair that lost was tried again")
         self.assertEqual(self.spawned(cluster), [1, 1], "a worker was restarted")
         cluster.assert_slots_used_once()

@@ -3,10 +3,11 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstdio>
 #include <map>
 #include <unordered_set>
 #include <utility>
+
+#include "supervisor/cluster/core/reasons.h"
 
 namespace elastictrain::jobs {
 
@@ -22,57 +23,6 @@ double median(std::vector<double> values, double otherwise) {
   const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
   std::nth_element(values.begin(), middle, values.end());
   return *middle;
-}
-
-std::string number_text(double number) {
-  char text[32];
-  std::snprintf(text, sizeof text, number < 1000 ? "%.3g" : "%.0f", number);
-  return text;
-}
-
-// What stands behind a grant, in words where its number has a unit.
-std::string grant_text(const std::string& policy, const sharing::Grant& grant, double now_s) {
-  const double for_s = grant.number - now_s;
-  switch (grant.why) {
-    case sharing::Why::kFits:
-      if (policy == "srtf") return "shortest remaining time (" + number_text(grant.number) + " s)";
-      if (policy == "srsf") return "least remaining service (" + number_text(grant.number) + " slot-seconds)";
-      break;
-    case sharing::Why::kQueue:
-      return "queue " + number_text(grant.number + 1) + " of 3 by what it has used";
-    case sharing::Why::kTurn:
-      if (for_s > 0) return "turn, which ends in " + number_text(for_s) + " s";
-      return sharing::name(grant.why);
-    case sharing::Why::kStarted:
-      return "it has just been given its slots, and keeps them for " + number_text(for_s) + " s";
-    case sharing::Why::kLeaves:
-      return "its length is not known, and jobs that have had no slot need some";
-    case sharing::Why::kFirst:
-      return "its first slots";
-    case sharing::Why::kPays:
-      return "as many slots as are worth the start of workers (" + number_text(grant.number) + " s)";
-    default:
-      break;
-  }
-  const bool is_packed = grant.beside != sharing::kNoJob;  // packing_text() says its number
-  return std::string(sharing::name(grant.why)) +
-         (grant.number != 0 && !is_packed ? " " + number_text(grant.number) : "");
-}
-
-std::string reason_of(const std::string& policy, const sharing::Grant& grant, const std::string& said,
-                      std::uint32_t share, double now_s) {
-  if (share == 0 && grant.why == sharing::Why::kUndone) {
-    return policy + ": packing_undone, " + looks_text(grant);
-  }
-  if (share == 0 && grant.why == sharing::Why::kStarts) {
-    return policy + ": its slots are kept by jobs that have just been given them";
-  }
-  const bool is_said = grant.why == sharing::Why::kSaid;
-  if (share == 0 && (!is_said || grant.slots >= 1)) return policy + ": no slot is free for it now";
-  if (share == 0) return policy + ": " + (said.empty() ? "it is given no slots" : said);
-  std::string text = policy + ": " + (is_said && !said.empty() ? said : grant_text(policy, grant, now_s));
-  if (share != static_cast<std::uint32_t>(grant.slots)) text += ", within its sizes and limits";
-  return text;
 }
 
 }  // namespace
@@ -263,6 +213,18 @@ void Cluster::bound(Round& round, double now_s) {
   round.shares = sharing::whole_shares(round.grants, bounds, std::move(users), round.slots);
 }
 
+// To whom the slots go that a job loses, where that is certain.
+std::string Cluster::passing_text(const Round& round, std::uint32_t lost) {
+  const Job* gains = nullptr;
+  for (std::size_t place = 0; place < round.jobs.size(); ++place) {
+    if (round.slots_of[place].size() <= round.jobs[place]->share) continue;
+    if (gains != nullptr) return "";
+    gains = round.jobs[place];
+  }
+  if (gains == nullptr) return "";
+  return "; " + std::to_string(lost) + (lost == 1 ? " slot for " : " slots for ") + id_text(gains->id);
+}
+
 void Cluster::adopt(Round& round, double now_s) {
   const bool any_stand_in =
       std::find(round.by_stand_in.begin(), round.by_stand_in.end(), true) != round.by_stand_in.end();
@@ -282,8 +244,10 @@ void Cluster::adopt(Round& round, double now_s) {
     const bool by_stand_in = place < round.by_stand_in.size() && round.by_stand_in[place];
     const std::string& said = place < round.reasons.size() ? round.reasons[place] : std::string();
     if (!job.paused) {
-      job.why = reason_of(by_stand_in ? kStandIn : settings_.policy, round.grants[place], said, share, now_s) +
-                packing_text(round, place);
+      job.why =
+          reason_of({by_stand_in ? kStandIn : settings_.policy, said, share, job.slot_s, now_s}, round.grants[place]) +
+          packing_text(round, place);
+      if (share < job.share) job.why += passing_text(round, job.share - share);
     }
     if (place < round.blocked.size() && round.blocked[place]) {
       job.why = settings_.policy + (is_away(job) ? ": the slots on which it stands still are in use"

@@ -207,7 +207,7 @@ TEST_CASE("a bad answer counts for one decision, which the stand-in makes, and i
   const JobId one = story.submit("one");
   story.fail("the library returned no decision");
   CHECK(story.slots(one) == 4);
-  CHECK(story.job(one).why == "max-min: fair_share 4");
+  CHECK(story.job(one).why == "max-min: an equal share");
   CHECK(story.cluster().policy_problem() == "the library returned no decision");
   const JobId two = story.submit("two");
   REQUIRE(story.is_asked());
