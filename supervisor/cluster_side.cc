@@ -202,6 +202,7 @@ cluster::Report ClusterSide::make_report() {
     report.expected_samples = whole(expected->samples);
     report.expected_error = whole(expected->error);
   }
+  for (const auto& at : run_.goodput()) report.goodput.push_back({at.workers, at.rate});
   report.rates = rates_.rates();
   report.packed_rates = rates_.packed_rates();
   if (run.asked_size < settings_.observer.max_workers) report.wants = run.asked_size;

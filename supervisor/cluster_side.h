@@ -15,6 +15,7 @@
 #include <set>
 #include <string>
 
+#include "heuristics/policy/decision.h"
 #include "supervisor/cluster/rate_book.h"
 #include "supervisor/cluster/run_link.h"
 #include "supervisor/core/action.h"
@@ -38,6 +39,7 @@ class ClusterSide {
     std::function<double()> up_s;
     std::function<void(const std::string& text)> tell;
     std::function<std::optional<heuristics::ExpectedLength>(const core::RunView& run)> expected_length;
+    std::function<std::vector<heuristics::GoodputAt>()> goodput;
   };
 
   // `link` may be null.

@@ -142,7 +142,8 @@ Supervisor::Impl::Impl(asio::io_context& io, SupervisorOptions options, launcher
       cluster_(io, options_.cluster, cluster_settings(options_),
                {[this](core::Event event) { feed(std::move(event)); }, [this] { return membership_.view(); },
                 [this] { return up_s(); }, [this](const std::string& text) { tell(core::Tell::Level::kInfo, text); },
-                [this](const core::RunView& run) { return policy_.expected_length(run); }}),
+                [this](const core::RunView& run) { return policy_.expected_length(run); },
+                [this] { return policy_.goodput(); }}),
       timers_(io, [this](std::uint64_t timer) { feed(core::TimerFired{timer}); }),
       rejections_([this](const std::string& address, const std::string& reason, std::uint64_t times) {
         connection_rejected(address, reason, times);

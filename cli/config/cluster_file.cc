@@ -206,11 +206,8 @@ class ClusterReader : public TableReader {
     }
     const auto meant = closest(result_.policy, names);
     const std::string what =
-        result_.policy == "max-min-fluid" ? "policy max-min-fluid is a bound that no cluster can run; use max-min"
-        : heuristics::sharing::find_sharing_policy(result_.policy) != nullptr
-            ? "policy " + result_.policy +
-                  " needs the goodput of jobs at each size, which runs do not report: it is for " +
-                  "elastictrain simulate; use worth, and policy.name = \"goodput\" in the jobs"
+        result_.policy == "max-min-fluid"
+            ? "policy max-min-fluid is a bound that no cluster can run; use max-min"
             : "there is no policy \"" + result_.policy + "\"" +
                   (meant ? "; did you mean \"" + *meant + "\"?" : "; there are " + join(names, ", "));
     complain(policy_at_, what);
@@ -218,7 +215,7 @@ class ClusterReader : public TableReader {
 
   static bool decides_live(const std::string& name) {
     const auto* const spec = heuristics::sharing::find_sharing_policy(name);
-    return spec != nullptr && !spec->adapts_batch && name != "max-min-fluid";
+    return spec != nullptr && name != "max-min-fluid";
   }
 
   ClusterFile result_;

@@ -41,6 +41,7 @@ void add(JobDecision& own, JobDecision& other, Merge of_other) {
   fill(own.learning_rate_factor, other.learning_rate_factor);
   fill(own.topology, other.topology);
   fill(own.synchronization, other.synchronization);
+  if (own.goodput.empty()) own.goodput = std::move(other.goodput);
 }
 
 class Beside final : public Policy {

@@ -18,11 +18,12 @@
 namespace elastictrain::heuristics {
 namespace {
 
-constexpr double kKnownNoise = 0.3;    // relative error below which the noise scale is used
-constexpr std::size_t kMaxCells = 40;  // the most recently seen (hosts, workers, batch) that are kept
-constexpr double kMemorySteps = 200;   // that the means of a cell are over
-constexpr double kPerfect = 0.9;       // of the speed of a worker that two sizes keep: scaling that costs nothing
-constexpr double kChanged = 0.2;       // of a step's time, as a logarithm: the job is another one than before
+constexpr double kKnownNoise = 0.3;       // relative error below which the noise scale is used
+constexpr std::size_t kMaxCells = 40;     // the most recently seen (hosts, workers, batch) that are kept
+constexpr double kMemorySteps = 200;      // that the means of a cell are over
+constexpr double kPerfect = 0.9;          // of the speed of a worker that two sizes keep: scaling that costs nothing
+constexpr std::uint32_t kMostSizes = 64;  // that the goodput is said for
+constexpr double kChanged = 0.2;          // of a step's time, as a logarithm: the job is another one than before
 
 struct GoodputSettings {
   double utility_low = 0.35;
@@ -94,6 +95,7 @@ class Goodput final : public PerJobPolicy<State> {
       refit(state);
       state.fitted_s = view.now_s;
       if (state.parameters) consider(view, job, state, decision);
+      if (state.parameters) decision.goodput = goodput_by_size(view, job, state);
       state.last = decision.reason;
       if (decision.changes()) state.last.code = "settled";
       state.asked = decision.workers.value_or(job.workers);
@@ -231,6 +233,19 @@ class Goodput final : public PerJobPolicy<State> {
     }
     result.utility = alone > 0 ? result.goodput / alone / workers : 1;
     return result;
+  }
+
+  // At a fifth more workers each.
+  std::vector<GoodputAt> goodput_by_size(const ClusterView& view, const JobView& job, const State& state) const {
+    const GoodputJob model = this->model(job, state);
+    const std::uint32_t most = std::clamp(std::min(job.max_workers, max_workers(job.batch)), 1U, kMostSizes);
+    std::vector<GoodputAt> sizes;
+    for (std::uint32_t workers = 1; workers != 0;) {
+      const double rate = found(view, job, state, model, workers, 0).goodput;
+      if (std::isfinite(rate) && rate > 0) sizes.push_back({workers, rate});
+      workers = workers == most ? 0 : std::min(most, workers + std::max(1U, workers / 5));
+    }
+    return sizes;
   }
 
   void consider(const ClusterView& view, const JobView& job, State& state, JobDecision& decision) const {

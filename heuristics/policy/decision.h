@@ -37,6 +37,13 @@ struct WorkerSpeed {
   double speed = 1;  // samples per second, in any common unit
 };
 
+// The rate at which the job would learn with so many workers, at the batch that is best there: samples a second times
+// their value. Only ratios of rates count.
+struct GoodputAt {
+  std::uint32_t workers = 0;
+  double rate = 0;
+};
+
 struct JobDecision {
   std::optional<std::uint32_t> workers;
   std::vector<Replacement> replacements;
@@ -47,7 +54,8 @@ struct JobDecision {
   std::optional<double> learning_rate_factor;  // replaces the rule's
   std::optional<std::string> topology;         // a name, or a tree as its parents by rank: "1,1,1"
   std::optional<std::string> synchronization;
-  Reason reason;  // always set, also if nothing changes ("settled", "measuring")
+  std::vector<GoodputAt> goodput;  // by rising workers, for a cluster's policy; empty: as it was
+  Reason reason;                   // always set, also if nothing changes ("settled", "measuring")
   bool changes() const {
     return workers || !replacements.empty() || speeds || per_worker_batch || learning_rate_factor || topology ||
            synchronization;

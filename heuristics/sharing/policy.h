@@ -49,8 +49,7 @@ struct PolicySpec {
   bool needs_lengths = false;
   std::function<std::unique_ptr<SharingPolicy>(const Settings&)> make;
   bool packs = false;  // does something with Settings::packs
-  // It is made for jobs that choose their batch at each size: their curves are goodput, which a live run does not
-  // report.
+  // It is made for jobs that choose their batch at each size: their curves are goodput.
   bool adapts_batch = false;
   bool outside = false;  // a program or library of the user
 };

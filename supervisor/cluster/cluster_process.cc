@@ -418,6 +418,7 @@ void ClusterProcess::take_report(std::uint64_t connection, const Report& report)
   event.samples_total = report.samples_total;
   event.expected_samples = report.expected_samples;
   event.expected_error = report.expected_error;
+  for (const GoodputRate& at : report.goodput) event.goodput.push_back({at.workers, at.rate});
   for (const Rate& rate : report.rates) {
     event.rates.push_back({rate.workers, rate.samples_per_s, rate.views, false, rate.hosts});
   }

@@ -151,6 +151,7 @@ Object job_json(const jobs::Job& job, const jobs::Cluster& cluster, const Cluste
     out["expected_error"] = job.expected_error;
     out["lengths"] = cluster.settings().estimated_lengths ? "estimated" : "said";
   }
+  for (const auto& at : job.goodput) out["goodput"].push_back({{"workers", at.slots}, {"rate", at.rate}});
   const auto left_s = cluster.left_s(job);
   out["left_s"] = left_s ? Object(*left_s) : Object();
   out["submitted_unix_s"] = job.submitted_unix_s;

@@ -13,6 +13,7 @@ namespace {
 
 using nlohmann::json;
 
+constexpr double kLeastRate = 1e-12;
 constexpr std::array<std::string_view, 5> kPhaseNames{"waiting", "starting", "training", "suspended", "ending"};
 
 // --- To text
@@ -97,6 +98,9 @@ json to_json(const Report& report) {
   if (report.expected_samples > 0) {
     about["expected_samples"] = report.expected_samples;
     about["expected_error"] = report.expected_error;
+  }
+  for (const GoodputRate& at : report.goodput) {
+    about["goodput"].push_back({{"workers", at.workers}, {"rate", at.rate}});
   }
   return {{"report", about}};
 }
@@ -216,6 +220,16 @@ std::vector<Rate> read_rates(LineReader& from, const char* name) {
   return rates;
 }
 
+std::vector<GoodputRate> read_goodput(LineReader& from) {
+  std::vector<GoodputRate> goodput;
+  from.each("goodput", kMaxRates, [&](LineReader& entry) {
+    const std::uint32_t least = goodput.empty() ? 1 : goodput.back().workers + 1;
+    goodput.push_back({.workers = entry.whole("workers", least, kMaxLeasedSlots),
+                       .rate = entry.real("rate", kLeastRate, static_cast<double>(kMaxCount))});
+  });
+  return goodput;
+}
+
 Report read_report(LineReader& from) {
   Report report;
   report.lease = from.number("lease", 0, kMaxCount);
@@ -227,6 +241,7 @@ Report read_report(LineReader& from) {
   if (!from.is_null("samples_total")) report.samples_total = from.number("samples_total", 0, kMaxCount);
   report.expected_samples = from.number("expected_samples", 0, kMaxCount, 0);
   report.expected_error = from.number("expected_error", 0, kMaxCount, 0);
+  report.goodput = read_goodput(from);
   report.rates = read_rates(from, "rates");
   report.packed_rates = read_rates(from, "packed_rates");
   report.memory_bytes = from.number("memory_bytes", 0, kMaxCount, 0);

@@ -15,6 +15,7 @@
 //   down  {"end":{"why":"…"}}
 //   up    {"report":{"lease":7,"holds":[…],"phase":"training","workers":4,"step":120,"samples":30720,
 //          "samples_total":N|null,"expected_samples":N,"expected_error":N (absent: not known),
+//          "goodput":[{"workers":4,"rate":520.0}] (absent: not said), by rising workers,
 //          "rates":[{"workers":4,"hosts":1,"samples_per_s":812.0,"views":12}],
 //          "packed_rates":[…], which were measured beside the job of the newest lease; "memory_bytes":N,
 //          "wants":N|null,"lost_hosts":["h3"]}}
@@ -97,6 +98,13 @@ struct Rate {
   bool operator==(const Rate&) const = default;
 };
 
+// The rate at which a run would learn with so many workers, in a unit of its own.
+struct GoodputRate {
+  std::uint32_t workers = 1;
+  double rate = 0;
+  bool operator==(const GoodputRate&) const = default;
+};
+
 enum class JobPhase : std::uint8_t {
   kWaiting,    // without slots: it has not started yet, or has left its slots with a checkpoint
   kStarting,   // no generation trains yet
@@ -115,6 +123,7 @@ struct Report {
   std::optional<std::uint64_t> samples_total;
   std::uint64_t expected_samples = 0;  // of the whole job, by its loss, where samples_total is not known; 0: not known
   std::uint64_t expected_error = 0;    // of that, in samples
+  std::vector<GoodputRate> goodput = {};  // by rising workers; empty: the run's policy does not say it
   std::vector<Rate> rates = {};
   std::vector<Rate> packed_rates = {};  // beside the other job of the lease; `views` counts all of them
   std::uint64_t memory_bytes = 0;       // of the largest worker; 0: not known

@@ -20,6 +20,8 @@ namespace {
 constexpr std::size_t kMaxCodeBytes = 64;
 constexpr std::size_t kMaxNumbers = 64;
 constexpr double kMaxFactor = 1e6;
+constexpr std::size_t kMaxSizes = 1024;  // whose goodput is said
+constexpr double kMaxRate = 1e15;
 constexpr std::string_view kOurFields[] = {"seq",  "t",      "up",      "event",   "policy",
                                            "code", "reason", "workers", "replace", "because"};
 
@@ -69,6 +71,14 @@ Status check_bounds(const heuristics::JobDecision& job) {
   if (factor && !(*factor >= 1 / kMaxFactor && *factor <= kMaxFactor)) {
     return Error{ErrorCode::kInvalid,
                  "learning_rate_factor is " + std::to_string(*factor) + "; it must be from 0.000001 to 1000000"};
+  }
+  const heuristics::GoodputAt* before = nullptr;
+  for (const auto& at : job.goodput) {
+    const bool rises = at.workers > (before == nullptr ? 0 : before->workers);
+    if (!rises || !(at.rate > 0 && at.rate <= kMaxRate) || job.goodput.size() > kMaxSizes) {
+      return Error{ErrorCode::kInvalid, "goodput must be at most 1024 rates above 0, by rising workers from 1 on"};
+    }
+    before = &at;
   }
   return {};
 }

@@ -208,7 +208,9 @@ void Runner::replay(const heuristics::ClusterView& view) {
   noise_.add(job);
   if (job.has_loss) convergence_.add(job.samples_done, job.loss);
   const auto decision = policy_->decide(view, *state_, rng_);
-  if (decision.jobs.size() == 1) last_reason_ = decision.jobs[0].reason;
+  if (decision.jobs.size() != 1) return;
+  last_reason_ = decision.jobs[0].reason;
+  if (!decision.jobs[0].goodput.empty()) goodput_ = decision.jobs[0].goodput;
 }
 
 std::optional<Considered> Runner::consider(const core::RunView& run, double now_s) {
@@ -250,6 +252,7 @@ void Runner::settle(const core::RunView& run, heuristics::Decision decision, Con
     considered.decision = std::move(decision.jobs.front());
   }
   note_lost_utility(considered);
+  if (!considered.decision.goodput.empty()) goodput_ = considered.decision.goodput;
   const heuristics::Reason& reason = considered.decision.reason;
   add_noise(considered);
   add_events(run, considered.decision, considered);

@@ -79,6 +79,9 @@ class Runner {
   // Why there is none; empty where the run says it, and where no loss is reported.
   std::string no_expected_length(const core::RunView& run) const;
 
+  // At each size, as the policy has said last; empty: it does not.
+  const std::vector<heuristics::GoodputAt>& goodput() const { return goodput_; }
+
   // Of the last call; empty before the first.
   const heuristics::Reason& last_reason() const { return last_reason_; }
   Economy economy() const { return observer_.economy(); }
@@ -103,6 +106,7 @@ class Runner {
   heuristics::Convergence convergence_;
   double next_s_ = 0;
   heuristics::Reason last_reason_;
+  std::vector<heuristics::GoodputAt> goodput_;
   bool has_warned_ = false;
   bool has_warned_of_utility_ = false;
   std::function<void()> answered_;

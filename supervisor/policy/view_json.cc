@@ -138,6 +138,12 @@ void each_field(Use use, T& v) {
   use("numbers", v.numbers);
 }
 
+template <class Use, Of<heuristics::GoodputAt> T>
+void each_field(Use use, T& v) {
+  use("workers", v.workers);
+  use("rate", v.rate);
+}
+
 template <class Use, Of<JobDecision> T>
 void each_field(Use use, T& v) {
   use("workers", v.workers);
@@ -147,6 +153,7 @@ void each_field(Use use, T& v) {
   use("learning_rate_factor", v.learning_rate_factor);
   use("topology", v.topology);
   use("synchronization", v.synchronization);
+  use("goodput", v.goodput);
   use("reason", v.reason);
 }
 

@@ -314,7 +314,8 @@ class BadInput(Case):
         cluster = Cluster(self)
         for text, part in (("naem = 'x'", 'cluster.toml:1:1: unknown key "naem"; did you mean "name"?'),
                            ("name = 'x'\npolicy = 'afs-q'", 'cluster.toml:2:10: there is no policy "afs-q"; did you mean'),
-                           ("name = 'x'\npolicy = 'pollux'", "cluster.toml:2:10: policy pollux needs the goodput of jobs"),
+                           ("name = 'x'\npolicy = 'max-min-fluid'", "cluster.toml:2:10: policy max-min-fluid is a bound that no"),
+                           ("name = 'x'\nlengths = 'guessed'", 'lengths must be "said" or "estimated"'),
                            ("name = 'x'\nrecall_timeout_ms = -1", "recall_timeout_ms must be a whole number from 100 to"),
                            ("name = 'x'\n[limits.users.u]\nslot = 3", 'unknown key "slot" in [limits.users.u]; did you mean "slots"?'),
                            ("name = 'x'\npacking = true", 'packing = true needs a policy that packs'),

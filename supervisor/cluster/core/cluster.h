@@ -245,6 +245,7 @@ class Cluster {
   bool is_worked_on(std::uint32_t host) const;
   bool take_rates(Job& job, const Report& report) const;
   void take_start(Job& job, const Report& report, double now_s);
+  void take_goodput(Job& job, const Report& report, double now_s);
   void lose(Job& job, double now_s);
   void leave(Job& job, int status, double now_s);
   void left(Job& job, int status, const std::string& why, double now_s);
@@ -314,5 +315,6 @@ class Cluster {
 // What a policy is told of a job's throughput: what was measured, and a line through it elsewhere. `guess`: samples a
 // second of one worker, where nothing was measured.
 heuristics::sharing::Curve curve_of(const Job& job, std::uint32_t most, double guess);
+heuristics::sharing::Curve goodput_of(const Job& job, std::uint32_t most, const heuristics::sharing::Curve& throughput);
 
 }  // namespace elastictrain::jobs

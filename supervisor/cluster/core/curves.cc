@@ -123,4 +123,14 @@ heuristics::sharing::Curve curve_of(const Job& job, std::uint32_t most, double g
   return heuristics::sharing::Curve(std::move(points));
 }
 
+// A job that does not say its goodput learns at its throughput: as one whose batch stays what it is.
+heuristics::sharing::Curve goodput_of(const Job& job, std::uint32_t most,
+                                      const heuristics::sharing::Curve& throughput) {
+  std::vector<Point> points;
+  for (const Point& point : job.goodput) {
+    if (point.slots <= most) points.push_back(point);
+  }
+  return points.empty() ? throughput : heuristics::sharing::Curve(std::move(points));
+}
+
 }  // namespace elastictrain::jobs

@@ -92,7 +92,11 @@ void Cluster::gather(Round& round, double now_s) {
     if (job.measured_start_s > 0) starts_s.push_back(job.measured_start_s);
   }
   round.start_s = median(std::move(starts_s), 0);
-  for (Job* job : round.jobs) round.curves.push_back(curve_of(*job, most_of(*job, round.slots), round.guess));
+  for (Job* job : round.jobs) {
+    const std::uint32_t most = most_of(*job, round.slots);
+    round.curves.push_back(curve_of(*job, most, round.guess));
+    if (spec_->adapts_batch) round.goodput.push_back(goodput_of(*job, most, round.curves.back()));
+  }
 }
 
 std::uint32_t Cluster::most_of(const Job& job, std::uint32_t slots) const {
@@ -170,7 +174,7 @@ sharing::JobView Cluster::view_of(const Round& round, std::size_t place) const {
   view.id = job.seen_as;
   view.arrival_s = job.submitted_s;
   view.requested = std::min(job.spec.start, std::max(1U, round.slots));
-  view.curve = &round.curves[place];
+  view.curve = spec_->adapts_batch ? &round.goodput[place] : &round.curves[place];
   view.done = static_cast<double>(job.samples);
   view.held = job.share;
   view.running_s = job.running_s;

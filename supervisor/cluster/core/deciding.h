@@ -21,9 +21,10 @@ struct Cluster::Round {
   std::vector<Job*> jobs;                 // that may have slots, by priority and arrival
   std::vector<Job*> idle;                 // that may not, and do not work
   std::vector<heuristics::sharing::Curve> curves;
+  std::vector<heuristics::sharing::Curve> goodput;  // in their place, under a policy of goodput
   std::vector<heuristics::sharing::Grant> grants;
-  std::vector<std::string> reasons;     // by job: of a policy from outside; may be shorter
-  std::vector<bool> by_stand_in;        // by job: that has not decided; may be shorter
+  std::vector<std::string> reasons;  // by job: of a policy from outside; may be shorter
+  std::vector<bool> by_stand_in;     // by job: that has not decided; may be shorter
   std::vector<std::uint32_t> shares;
   std::vector<std::size_t> host_of;     // by job: the place of the one whose slots it is to share, or kNone
   std::vector<std::size_t> guest_of;    // and the other way round

@@ -80,6 +80,7 @@ struct Report {
   std::optional<std::uint64_t> samples_total;
   std::uint64_t expected_samples = 0;  // by its loss; 0: not known
   std::uint64_t expected_error = 0;
+  std::vector<heuristics::sharing::Curve::Point> goodput;  // by rising slots, rates above 0; empty: not said
   std::vector<RateSeen> rates;
   std::uint64_t memory_bytes = 0;
   std::optional<std::uint32_t> wants;

@@ -145,8 +145,9 @@ struct Job {
   std::uint32_t workers = 0;
   std::uint64_t step = 0;
   std::uint64_t samples = 0;
-  std::uint64_t expected_samples = 0;  // of the whole job, by its loss; 0: not known
-  std::uint64_t expected_error = 0;    // of that, in samples, to both sides
+  std::uint64_t expected_samples = 0;                      // of the whole job, by its loss; 0: not known
+  std::uint64_t expected_error = 0;                        // of that, in samples, to both sides
+  std::vector<heuristics::sharing::Curve::Point> goodput;  // as its run says; empty: it does not
   std::uint64_t memory_bytes = 0;
   std::optional<std::uint32_t> wants;
   std::map<std::uint32_t, Measured> rates;                                     // by workers, while it shared no slots

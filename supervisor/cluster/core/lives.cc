@@ -15,6 +15,7 @@ using heuristics::leases::Claims;
 
 namespace {
 
+constexpr double kOtherGain = 0.1;    // of that before
 constexpr double kOtherLength = 0.1;  // of the length before
 
 constexpr int kPreempted = 75;          // a run's state is saved, it may be started again
@@ -41,6 +42,17 @@ bool asks_for_more(const JobSpec& now, const JobSpec& before) {
 bool is_other_length(const std::optional<double>& before, const std::optional<double>& now) {
   if (before.has_value() != now.has_value()) return true;
   return now && std::abs(*now - *before) > kOtherLength * *before;
+}
+
+// Of how much a job gains from slots; its unit is its own.
+bool is_other_goodput(const std::vector<heuristics::sharing::Curve::Point>& before,
+                      const std::vector<heuristics::sharing::Curve::Point>& now) {
+  if (before.size() != now.size()) return true;
+  for (std::size_t i = 0; i < now.size(); ++i) {
+    const double gain = now[i].rate / now.front().rate, gained = before[i].rate / before.front().rate;
+    if (now[i].slots != before[i].slots || std::abs(gain - gained) > kOtherGain * gained) return true;
+  }
+  return false;
 }
 
 std::string why_it_left(int status) {
@@ -231,11 +243,20 @@ void Cluster::take_figures(Job& job, const Report& report, double now_s) {
   job.expected_error = report.expected_error;
   if (is_other_length(before, length_of(job)))
     decide_soon(now_s, "the length of " + id_text(job.id) + " is estimated anew");
+  take_goodput(job, report, now_s);
   const bool measured = take_rates(job, report);
   if (wants != job.wants) decide_soon(now_s, id_text(job.id) + " wants another size");
   if (finds_lost) decide_soon(now_s, id_text(job.id) + " has lost a host");
   if (measured) decide_soon(now_s, id_text(job.id) + " was measured");
   if (falls_behind(job, now_s)) decide_soon(now_s, id_text(job.id) + " falls behind its deadline");
+}
+
+// A run that was taken over says it again only when its policy has looked anew.
+void Cluster::take_goodput(Job& job, const Report& report, double now_s) {
+  if (report.goodput.empty()) return;
+  const bool other = is_other_goodput(job.goodput, report.goodput);
+  job.goodput = report.goodput;
+  if (spec_->adapts_batch && other) decide_soon(now_s, id_text(job.id) + " says its goodput anew");
 }
 
 // --- Ends and losses

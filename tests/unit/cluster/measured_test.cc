@@ -172,5 +172,61 @@ TEST_CASE("an estimate that is another one is decided on, not each that differs 
   CHECK(story.decisions() == first);
 }
 
+// Four slots under Pollux' policy, and two jobs of the same speed at each size.
+struct Learning : Story {
+  explicit Learning(const std::string& policy = "pollux") : Story(by(policy)) {
+    JobSpec spec;
+    spec.arguments = {"--"};
+    spec.max = 4;
+    first = submit("first", spec);
+    second = submit("second", spec);
+    change_hosts({{"h", 4}});
+    wait(60'000);  // a change of a young job costs much
+  }
+  static Settings by(const std::string& policy) {
+    Settings settings = plain();
+    settings.policy = policy;
+    return settings;
+  }
+  void say(JobId id, std::vector<heuristics::sharing::Curve::Point> goodput) {
+    Report report;
+    report.connection = id;
+    report.lease = cluster().book().lease(id).version;
+    report.holds = cluster().book().lease(id).slots;
+    report.phase = "training";
+    report.workers = static_cast<std::uint32_t>(report.holds.size());
+    report.samples = 1000;
+    for (const std::uint32_t workers : {1U, 2U, 3U, 4U}) report.rates.push_back({workers, 100.0 * workers, 3});
+    report.goodput = std::move(goodput);
+    give(report);
+    change_hosts({{"h", 4}});  // runs do what their leases say
+  }
+  JobId first = 0, second = 0;
+};
+
+const std::vector<heuristics::sharing::Curve::Point> kLearnsMore{{1, 100}, {2, 195}, {4, 380}};
+const std::vector<heuristics::sharing::Curve::Point> kLearnsNoMore{{1, 100}, {2, 101}, {4, 102}};
+
+TEST_CASE("under pollux the slots go where jobs learn from them, not where they are only faster") {
+  Learning story;
+  REQUIRE(story.job(story.first).share == 3);
+  story.say(story.second, kLearnsMore);
+  story.say(story.first, kLearnsNoMore);
+  CHECK(story.job(story.first).share == 1);
+  CHECK(story.job(story.second).share == 3);
+  Learning by_speed("max-min");
+  by_speed.say(by_speed.second, kLearnsMore);
+  by_speed.say(by_speed.first, kLearnsNoMore);
+  CHECK(by_speed.job(by_speed.first).share == 2);
+}
+
+TEST_CASE("a job that does not say its goodput is taken to learn at its speed; the unit of goodput does not matter") {
+  Learning story;
+  story.say(story.second, {});
+  story.say(story.first, {{1, 1e-3}, {2, 1.01e-3}, {4, 1.02e-3}});
+  CHECK(story.job(story.first).share == 1);
+  CHECK(story.job(story.second).share == 3);
+}
+
 }  // namespace
 }  // namespace elastictrain::jobs::test

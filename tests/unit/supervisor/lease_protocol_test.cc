@@ -42,6 +42,7 @@ Report some_report() {
           .samples_total = {},
           .expected_samples = 50'000,
           .expected_error = 2'000,
+          .goodput = {{1, 120.5}, {2, 0.25}, {64, 1e9}},
           .rates = {{.workers = 4, .hosts = 1, .samples_per_s = 812.25, .views = 12}},
           .packed_rates = {{.workers = 4, .hosts = 2, .samples_per_s = 400.5, .views = 3}},
           .memory_bytes = 1u << 30,
@@ -84,6 +85,18 @@ TEST_CASE("what a run says arrives as it was said") {
     REQUIRE_MESSAGE(read.ok(), (read.ok() ? "" : read.error().message));
     CHECK(*read == message);
   }
+}
+
+TEST_CASE("the goodput of a report is rates above 0 by rising workers") {
+  const auto refusal = [](const std::string& list) {
+    return refusal_of_run(report_with(R"("holds":[],"rates":[],"goodput":)" + list));
+  };
+  CHECK(refusal(R"([{"workers":1,"rate":2},{"workers":3,"rate":1}])") == "accepted");
+  CHECK(says(refusal(R"([{"workers":2,"rate":2},{"workers":2,"rate":3}])"), "workers"));
+  CHECK(says(refusal(R"([{"workers":2,"rate":2},{"workers":1,"rate":3}])"), "workers"));
+  CHECK(says(refusal(R"([{"workers":1,"rate":0}])"), "rate"));
+  CHECK(says(refusal(R"([{"workers":1,"rate":-1}])"), "rate"));
+  CHECK(says(refusal(R"([{"workers":0,"rate":1}])"), "workers"));
 }
 
 TEST_CASE("what a cluster says arrives as it was said") {

@@ -360,6 +360,11 @@ TEST_CASE("a batch or a rate that no training survives is a mistake of the polic
   CHECK(contains(problem(R"("per_worker_batch":0)"), "per_worker_batch is 0; it must be from 1 to 1073741824"));
   CHECK(contains(problem(R"("per_worker_batch":4294967295)"), "per_worker_batch is 4294967295"));
   CHECK(contains(problem(R"("learning_rate_factor":1e300)"), "learning_rate_factor is 1"));
+  CHECK(problem(R"("goodput":[{"workers":1,"rate":3.5},{"workers":4,"rate":2}])").empty());
+  for (const char* wrong : {R"([{"workers":0,"rate":1}])", R"([{"workers":1,"rate":0}])",
+                            R"([{"workers":2,"rate":1},{"workers":1,"rate":1}])"}) {
+    CHECK(contains(problem(R"("goodput":)" + std::string(wrong)), "goodput must be at most 1024 rates above 0"));
+  }
   CHECK(contains(problem(R"("learning_rate_factor":-1)"), "it must be from 0.000001 to 1000000"));
 }
 

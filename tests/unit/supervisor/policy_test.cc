@@ -463,6 +463,18 @@ TEST_CASE("the length of a job that does not say it is expected by its loss, and
   CHECK(runner.no_expected_length(run).empty());
 }
 
+TEST_CASE("what a policy says of the goodput at each size stays until it says it anew") {
+  auto next = std::make_shared<heuristics::JobDecision>();
+  Runner runner(runner_settings(), std::make_unique<Says>(next));
+  CHECK(runner.goodput().empty());
+  next->goodput = {{1, 10}, {2, 15}};
+  CHECK(runner.consider(run_of_three(), 1).has_value());
+  next->goodput.clear();
+  CHECK(runner.consider(run_of_three(), 3).has_value());
+  REQUIRE(runner.goodput().size() == 2);
+  CHECK(runner.goodput()[1].rate == 15);
+}
+
 TEST_CASE("the losses in the views of an earlier supervisor count") {
   Runner runner(runner_settings(), std::make_unique<Says>(std::make_shared<heuristics::JobDecision>()));
   heuristics::ClusterView earlier;

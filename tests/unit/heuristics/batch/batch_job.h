@@ -36,6 +36,7 @@ struct BatchJob {
 struct BatchRun {
   std::vector<std::pair<std::uint32_t, std::uint32_t>> settings;  // (workers, samples of each), in order
   Reason last;
+  std::vector<GoodputAt> goodput;  // as it was said last
   JobView job;
   double now_s = 0;
   int views = 0;
@@ -78,6 +79,7 @@ class BatchLoop {
       const JobDecision decision = policy_.decide(view, *state_, rng_).jobs.at(0);
       ++run_.views;
       run_.last = decision.reason;
+      if (!decision.goodput.empty()) run_.goodput = decision.goodput;
       carry_out(decision);
       run_.job.workers = live_.world_size;
       run_.job.batch = live_.batch;

@@ -2,6 +2,7 @@
 
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <utility>
 
@@ -72,6 +73,27 @@ TEST_CASE("the batch can be left alone, and so can the size") {
   const auto fixed_size = run_batch_job(*make_policy(goodput_policy(), {{"adapt_size", false}}), job_of(2000), 3600);
   for (const auto& [workers, batch] : fixed_size.settings) CHECK(workers == 2);
   CHECK(fixed_size.job.batch.per_worker > 32);
+}
+
+TEST_CASE("a cluster is told what other sizes would bring, also where the size is left alone") {
+  auto model = job_of(2000);
+  model.job.workers = 8;  // on two hosts
+  const Parameters batch_only{{"adapt_size", false}};
+  const auto run = run_batch_job(*make_policy(goodput_policy(), batch_only), model, 2 * 3600);
+  REQUIRE(run.goodput.size() > 10);
+  CHECK(run.goodput.front().workers == 1);
+  CHECK(run.goodput.back().workers == 64);
+  const GoodputJob truth{.parameters = kTrue, .noise_scale = 2000, .base_batch = 64, .max_local = 256};
+  const auto found = [&](std::uint32_t workers) {
+    return std::find_if(run.goodput.begin(), run.goodput.end(), [&](auto& at) { return at.workers == workers; })->rate;
+  };
+  const double here = best_batch(truth, place_of(8)).goodput;
+  CHECK(found(8) == Approx(here).epsilon(0.1));
+  CHECK(found(16) / found(8) == Approx(best_batch(truth, place_of(16)).goodput / here).epsilon(0.2));
+  for (std::size_t i = 1; i < run.goodput.size(); ++i) {
+    CHECK(run.goodput[i].workers > run.goodput[i - 1].workers);
+    CHECK(run.goodput[i].rate > 0);
+  }
 }
 
 TEST_CASE("without norms the size alone follows the throughput") {
