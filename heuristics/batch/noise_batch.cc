@@ -174,7 +174,7 @@ void KungFuNoiseAverage::add(const GradientNorms& norms) {
   if (!noise_moments(norms)) return;
   scale_.add(norms.local_square, norms.local_batch, norms.global_square, norms.global_batch);
   const double batch = norms.workers == 1 ? norms.global_batch : norms.local_batch;
-  const double value = std::abs(scale_.value().value_or(0)) / batch;
+  const double value = scale_.magnitude().value_or(0) / batch;
   value_ = value_ == 0 ? value : 0.9 * value_ + 0.1 * std::clamp(value, value_ / 2, 2 * value_);
 }
 

@@ -106,8 +106,13 @@ void KungFuNoiseScale::add(double own_square, double batch, double average_squar
 }
 
 std::optional<double> KungFuNoiseScale::value() const {
+  if (!started_ || mean_.gradient_square <= 0 || mean_.variance < 0) return std::nullopt;
+  return magnitude();
+}
+
+std::optional<double> KungFuNoiseScale::magnitude() const {
   if (!started_ || mean_.gradient_square == 0) return std::nullopt;
-  return mean_.variance / mean_.gradient_square;
+  return std::abs(mean_.variance / mean_.gradient_square);
 }
 
 double gradient_variance(const std::vector<double>& mean_of_squares, const std::vector<double>& mean) {

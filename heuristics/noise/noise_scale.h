@@ -71,7 +71,8 @@ class NoiseScale {
 };
 
 // KungFu's form: one worker's own gradient against the average, EMA(S) / EMA(G), initialised with the first sample,
-// without bias correction. It is often negative. `decay` is 0.9 in KungFu's optimizer and 0.6 in its bare operator.
+// without bias correction. While noise hides G or S the quotient is negative and says nothing; KungFu uses its
+// magnitude. `decay` is 0.9 in KungFu's optimizer and 0.6 in its bare operator.
 class KungFuNoiseScale {
  public:
   KungFuNoiseScale() = default;
@@ -80,7 +81,8 @@ class KungFuNoiseScale {
   // `own_square` of one worker's `batch` samples, `average_square` of all `global_batch` samples. Equal batches change
   // nothing.
   void add(double own_square, double batch, double average_square, double global_batch);
-  std::optional<double> value() const;  // nothing before the first step, or if EMA(G) is exactly 0
+  std::optional<double> value() const;      // nothing before the first step, and while EMA(G) or EMA(S) is negative
+  std::optional<double> magnitude() const;  // of the quotient, whatever its sign; nothing if EMA(G) is exactly 0
 
  private:
   double decay_ = 0.9;

@@ -215,8 +215,8 @@ void noise_error() {
           theirs.add(seen.first_square, seen.norms.local_batch, seen.norms.global_square, seen.norms.global_batch);
         }
         ours.add(scale.value().value_or(0), noise_scale);
-        negative += theirs.value().value_or(0) <= 0;
-        kungfu.add(std::abs(theirs.value().value_or(0)), noise_scale);
+        negative += !theirs.value();
+        kungfu.add(theirs.magnitude().value_or(0), noise_scale);
         steps += scale.steps();
       }
     }
