@@ -4,9 +4,12 @@ A step takes the computation (64 ms with a batch of 16) and an exchange that tak
 """
 
 import contextlib
+import math
 import os
+import random
 import shutil
 import tempfile
+import threading
 
 from harness import Run, job, synthetic
 
@@ -22,7 +25,14 @@ CURVES = {
     "optimum-inside": lambda n: 3 * (n - 1) ** 2,
     "host-border": lambda n: 4 * n if n <= HOST_SLOTS else 60 + 4 * n,
     "changing": lambda n: 12 * (n - 1),
+    "dip": lambda n: 2 * (n - 1) + (100 if 3 <= n <= 5 else 0),
+    "plateau": lambda n: 2 * (n - 1) if n <= 4 else 17.5 * n - COMPUTE_MS,
+    "noisy": lambda n: 12 * (n - 1),
+    "heavy-tailed": lambda n: 12 * (n - 1),
 }
+NOISE = {"noisy": 0.3}  # standard deviation of the logarithm of a step's time
+OUTLIERS = {"heavy-tailed": (0.03, 8)}  # share of steps, and how many times as long they take
+REDRAWN_S = 0.05  # less than a step, so that steps are independent
 CHANGED_FACTOR = 4  # of the exchange, once a run on the curve `changing` has settled
 
 
@@ -105,8 +115,38 @@ class Slowness:
             file.write(f"{number}\n")
         os.replace(path + ".new", path)
 
+    def draw(self, curve, rng):
+        """Makes the whole of the next steps longer or shorter by one factor, with mean 1 where they are noisy."""
+        deviation = NOISE.get(curve, 0)
+        share, times = OUTLIERS.get(curve, (0, 1))
+        factor = math.exp(rng.gauss(0, deviation) - deviation ** 2 / 2) * (times if rng.random() < share else 1)
+        self.set("slow-all", factor)
+        self.set("exchange", factor)
+
     def close(self):
         shutil.rmtree(self.directory, ignore_errors=True)
+
+
+@contextlib.contextmanager
+def rough_steps(slow, curve, seed):
+    """Draws a factor for each step while the context lasts, if steps of the curve differ."""
+    if curve not in NOISE and curve not in OUTLIERS:
+        yield
+        return
+    over = threading.Event()
+    rng = random.Random(seed)
+
+    def draw():
+        while not over.wait(REDRAWN_S):
+            slow.draw(curve, rng)
+
+    thread = threading.Thread(target=draw, daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        over.set()
+        thread.join()
 
 
 @contextlib.contextmanager

@@ -16,11 +16,13 @@ from live_curves import CHANGED_FACTOR, MOST_WORKERS, config_of, live_run
 
 PARALLEL = 6
 QUIET_S = 12  # without a change: the policy has settled
+ROUGH_QUIET_S = 40  # where sizes are measured for longer
 MOST_S = 120
 MOST_REGRET = 3
 GOOD = 0.02  # regret of sizes between which it does not matter
 MOST_CHANGES = 6
 MOST_SETTLE_S = 20
+ROUGH = {"noisy": 3, "heavy-tailed": 3}  # times as long, because each size is measured for longer
 STARTS = 3  # start-ups that settling may take besides
 HALF = live_curves.efficiency_loss(0.5)
 COST = live_curves.cost_loss(0.004, 0.001)
@@ -75,16 +77,17 @@ def start_s(run):
                default=0.0)
 
 
-def wait_settled(run, since=0.0):
-    """No change for QUIET_S; raises Failed if the sizes change for MOST_S."""
-    deadline = time.monotonic() + MOST_S
+def wait_settled(run, curve, since=0.0):
+    """No change for QUIET_S, or for ROUGH_QUIET_S where steps differ; after MOST_S it is what it is."""
+    quiet_s = ROUGH_QUIET_S if curve in ROUGH else QUIET_S
+    deadline = time.monotonic() + MOST_S * ROUGH.get(curve, 1)
     while True:
         if run.process.poll() is not None:
             raise Failed(f"the run ended with {run.process.returncode}")
         status = run.status()
         timeline = Timeline(run, since)
         last = timeline.changes()[-1][0] if timeline.sizes and timeline.changes() else timeline.since
-        if timeline.sizes and status.get("phase") == "running" and status["uptime_s"] - last > QUIET_S:
+        if timeline.sizes and status.get("phase") == "running" and status["uptime_s"] - last > quiet_s:
             return timeline
         if time.monotonic() > deadline:
             return timeline
@@ -126,7 +129,7 @@ class Outcome:
         else:
             off = live_curves.goodput_distance(self.curve, self.size, self.factor)
             yield rows.below(self.name + "/off", off, "of utility", 0.03, f"band 0.35 to 0.65; {detail}")
-        yield rows.below(self.name + "/settled", self.settled_s, "s", round(MOST_SETTLE_S + STARTS * self.start_s, 1),
+        yield rows.below(self.name + "/settled", self.settled_s, "s", round(MOST_SETTLE_S * ROUGH.get(self.curve, 1) + STARTS * self.start_s, 1),
                          f"a start-up takes {self.start_s:.1f} s")
         # A rule that adds one worker at a time needs as many changes.
         most = max(MOST_CHANGES, MOST_WORKERS) if self.policy == "provisioning" else MOST_CHANGES
@@ -141,14 +144,15 @@ def measure(policy, curve, start, lab):
     """The outcomes of one run: one, or two if the job changes after it has settled."""
     settings = POLICIES[policy][0]
     lab = lab if curve == "host-border" else None
-    with live_run(config_of(curve, policy, start, settings, hosts_of(curve)), lab) as (run, slow):
+    with live_run(config_of(curve, policy, start, settings, hosts_of(curve)), lab) as (run, slow), \
+            live_curves.rough_steps(slow, curve, seed=start):
         run.wait_status(lambda s: s.get("phase") == "running" and s["step"] > 0, 60, "the first steps")
-        outcomes = [Outcome(policy, curve, start, 1, wait_settled(run), run)]
+        outcomes = [Outcome(policy, curve, start, 1, wait_settled(run, curve), run)]
         if curve == "changing" and policy != "provisioning":  # which stays, as published
             changed_at = Timeline(run).now()
             slow.set("exchange", CHANGED_FACTOR)
             time.sleep(15)  # and longer, as steps are now
-            later = Outcome(policy, curve, start, CHANGED_FACTOR, wait_settled(run, changed_at), run)
+            later = Outcome(policy, curve, start, CHANGED_FACTOR, wait_settled(run, curve, changed_at), run)
             later.name += "/changed"
             outcomes.append(later)
         run.do("stop", run.name)
@@ -157,9 +161,9 @@ def measure(policy, curve, start, lab):
 
 
 def cases(repetitions):
-    """The quick form, --repetitions 1: each policy on one curve and `efficiency` on all; else everything, in both directions."""
+    """The quick form, --repetitions 1: each policy on one curve and `efficiency` on all; else everything, from 1, 2 and 8 workers."""
     if repetitions > 1:
-        return [(policy, curve, start) for policy in POLICIES for curve in live_curves.CURVES for start in (2, MOST_WORKERS)
+        return [(policy, curve, start) for policy in POLICIES for curve in live_curves.CURVES for start in (1, 2, MOST_WORKERS)
                 if policy != "provisioning" or start == 2]
     quick = [("efficiency", curve, 2) for curve in live_curves.CURVES]
     return quick + [(policy, "saturating", 2) for policy in POLICIES if policy != "efficiency"]
