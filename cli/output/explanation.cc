@@ -27,7 +27,7 @@ std::string render_explained(const std::vector<Explained>& views, const std::str
   if (compares) columns.push_back({"policy " + policy});
   Table table(columns);
   for (const auto& one : views) {
-    if (!all && !one.is_decision && !one.differs()) continue;
+    if (one.says_nothing() || (!all && !one.is_decision && !one.differs())) continue;
     const std::string run =
         one.is_change ? one.run_reason : describe_target(one.workers, one.run_target, one.run_replaced, one.run_reason);
     std::vector<std::string> row{format_duration(one.up_s), std::to_string(one.workers), run};
@@ -43,7 +43,7 @@ std::string render_explained(const std::vector<Explained>& views, const std::str
 std::string render_explained_json(const std::vector<Explained>& views, bool all) {
   std::string out;
   for (const auto& one : views) {
-    if (!all && !one.is_decision && !one.differs()) continue;
+    if (one.says_nothing() || (!all && !one.is_decision && !one.differs())) continue;
     nlohmann::ordered_json numbers = nlohmann::ordered_json::object();
     for (const auto& [name, value] : one.run_numbers) numbers[name] = value;
     const nlohmann::ordered_json line = {{"up_s", one.up_s},

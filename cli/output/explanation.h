@@ -23,6 +23,11 @@ struct Explained {
   std::vector<std::uint64_t> now_replaces;
   std::string now_code;
   std::string now_reason;
+  // Neither the run's policy nor the replayed one decided anything or gave a reason.
+  bool says_nothing() const {
+    return !is_change && !differs() && run_target == workers && run_replaced.empty() && run_reason.empty() &&
+           now_reason.empty();
+  }
   bool differs() const { return run_target != now_wants || run_replaced != now_replaces; }
 };
 

@@ -300,6 +300,10 @@ TEST_CASE("explain shows what the run decided and why it changed otherwise, each
   CAPTURE(text);
   CHECK(contains(text, "100.0 ms        0  start with 2 workers\n"));
   CHECK(contains(text, "1 view of policy fixed, 0 decided differently\n"));
+  seen.is_decision = true;  // of a policy that gave no reason and asked for nothing
+  CHECK_FALSE(contains(render_explained({start, seen}, "fixed", true), "stay"));
+  CHECK_FALSE(contains(render_explained_json({seen}, true), "{"));
+  seen.is_decision = false;
   seen.now_wants = 4;
   seen.now_reason = "more";
   const std::string compared = render_explained({start, seen}, "fixed", false);
