@@ -1,5 +1,6 @@
 #include "supervisor/cluster/cluster_server.h"
 
+#include <poll.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -201,8 +202,21 @@ class Connected : public std::enable_shared_from_this<Connected> {
     refuse_line();
   }
 
+  // What somebody who has gone meanwhile wanted need not be done, and takes no turn of the user's others.
+  bool has_gone() {
+    pollfd looked{socket_.native_handle(), 0, 0};
+    return ::poll(&looked, 1, 0) == 1 && (looked.revents & (POLLHUP | POLLERR)) != 0;
+  }
+
+  void take_again() {
+    if (state_ == nullptr || closing_) return;
+    if (has_gone()) return drop(true);
+    take();
+  }
+
   void receive_again() {
-    if (state_ == nullptr) return;
+    if (state_ == nullptr || closing_) return;
+    if (has_gone()) return drop(true);
     expire();
     receive({});
   }
@@ -221,7 +235,7 @@ class Connected : public std::enable_shared_from_this<Connected> {
     const double wait = wait_s();
     if (wait <= 0) return hand_over();
     silence_.cancel();
-    delay(wait, [self = shared_from_this()] { self->take(); });
+    delay(wait, [self = shared_from_this()] { self->take_again(); });
   }
 
   void hand_over() {

@@ -269,6 +269,17 @@ TEST_CASE("who has said much that was written down is read later, be it over man
   CHECK(server.lines[kEve] == 21);
 }
 
+TEST_CASE("lines of who has gone take no turn of those who wait") {
+  ServerBounds bounds;
+  bounds.lines_at_once = 10;
+  bounds.lines_per_s = 20;
+  Server server(bounds);
+  for (int i = 0; i < 50; ++i) server.say(server.connect(kEve), "x\n");
+  for (const int socket : server.peers.sockets) ::shutdown(socket, SHUT_RDWR);
+  CHECK(server.run_until([&] { return server.server->connections() == 0; }));
+  CHECK(server.lines[kEve] < 30);
+}
+
 TEST_CASE("a delay ends, and nothing is lost") {
   ServerBounds bounds;
   bounds.lines_at_once = 10;
