@@ -77,6 +77,7 @@ constexpr std::uint32_t kFewestViews = 3;  // that make a measurement
 
 // Sizes and numbers of hosts of which speeds are kept, of one job.
 inline constexpr std::size_t kMostRates = 1024;
+inline constexpr std::size_t kMostRatesOfEnded = 64;  // sizes, of a job that has ended: for the next one of its name
 
 struct Measured {
   double samples_per_s = 0;

@@ -388,8 +388,8 @@ void Cluster::finish(Job& job, int status, const std::string& why, double now_s)
   }
   book_.forget(job.id);
   write(record::HasEnded{job.id, status, job.why, job.samples, job.slot_s, rates_of(job)});
-  job.rates.clear();
   job.rates_by_hosts.clear();
+  while (job.rates.size() > kMostRatesOfEnded) job.rates.erase(std::prev(job.rates.end()));
   if (!resuming_) settle(now_s);
   decide_soon(now_s, id_text(job.id) + " ends");
   forget_old();

@@ -142,6 +142,9 @@ struct Recall {
     found->why = record.why;
     found->samples = record.samples;
     found->slot_s = record.slot_s;
+    for (const RateSeen& rate : record.rates) {
+      if (found->rates.size() < kMostRatesOfEnded) found->rates[rate.workers] = {rate.samples_per_s, rate.views};
+    }
     found->ended_s = now_s;
     found->move.reset();
     found->trial.reset();

@@ -73,5 +73,19 @@ TEST_CASE_FIXTURE(Given, "a deadline that is lost asks for nothing more") {
   CHECK(job(late).why.find("cannot be kept") != std::string::npos);
 }
 
+TEST_CASE("a job that comes again is expected to be as fast as the last one of its name, which has ended") {
+  Story story;
+  const JobId before = story.submit("train", std::nullopt, 1000);
+  story.report(before, 500, {{1, 100, 3}, {2, 200, 3}});
+  story.give(RunEnded{before, 0});
+  for (const bool restarted : {false, true}) {
+    if (restarted) story.restart();
+    const JobId again = story.submit("train", 1000, 110'000);  // 900 s without the margin: 122 samples a second
+    CHECK(story.told().find("; it needs 2 slots for its deadline") != std::string::npos);
+    story.order(again, Order::kCancel);
+    story.give(RunEnded{again, 0});
+  }
+}
+
 }  // namespace
 }  // namespace elastictrain::jobs::test

@@ -80,6 +80,7 @@ class Story {
   const Job& job(JobId id) const { return cluster_->jobs().at(id); }
   const Cluster& cluster() const { return *cluster_; }
   const std::vector<Record>& journal() const { return journal_; }
+  const std::string& told() const { return told_; }  // the last answer to a request
 
   static Settings plain() {
     Settings settings;
@@ -118,6 +119,7 @@ class Story {
   void write(const Actions& actions) {
     for (const Action& action : actions) {
       if (const auto* written = std::get_if<Write>(&action)) journal_.push_back(written->record);
+      if (const auto* told = std::get_if<Answer>(&action)) told_ = told->text;
     }
   }
 
@@ -151,6 +153,7 @@ class Story {
   std::vector<HostLine> hosts_ = {{"h", 4}};
   std::unique_ptr<Cluster> cluster_;
   std::vector<Record> journal_;
+  std::string told_;
   double now_s_ = 0;
 };
 
