@@ -17,7 +17,7 @@ std::string progress_of(const nlohmann::json& job) {
   const double samples = job.value("samples", 0.0), total = job.value("samples_total", 0.0);
   if (total > 0) return std::to_string(std::lround(100 * std::min(1.0, samples / total))) + "%";
   const double expected = job.value("expected_samples", 0.0), error = job.value("expected_error", 0.0);
-  if (expected > 0) {
+  if (expected > 0 && job.value("phase", "") != "ended") {
     return "~" + std::to_string(std::lround(100 * std::min(1.0, samples / expected))) + "% ± " +
            std::to_string(std::lround(100 * std::min(1.0, samples / expected) * error / expected));
   }
