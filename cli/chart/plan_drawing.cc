@@ -77,6 +77,14 @@ std::string time_labels(const chart::Axis& time, std::size_t columns) {
   return line.substr(0, line.find_last_not_of(' ') + 1);
 }
 
+std::string signs_text(const PlanCurve& curve, const Signs& signs) {
+  std::string text;
+  if (curve.choice.point) text += std::string("  ") + signs.chosen + " chosen\n";
+  text += std::string("  ") + signs.front + " no other is both faster and cheaper\n";
+  if (curve.points.size() > curve.front.size()) text += std::string("  ") + signs.point + " another one is\n";
+  return text;
+}
+
 std::string drawn(const PlanCurve& curve, std::size_t columns, const Signs& signs) {
   const chart::Axis time = axis_of(curve, &PlanPoint::seconds, chart::Quantity::kSeconds);
   const chart::Axis cost = axis_of(curve, &PlanPoint::cost, chart::Quantity::kNumber);
@@ -101,7 +109,7 @@ std::string drawn(const PlanCurve& curve, std::size_t columns, const Signs& sign
   }
   std::string axis = std::string(kLabelColumns + 1, ' ') + signs.corner;
   for (std::size_t i = 0; i < columns - kLabelColumns - 2; ++i) axis += signs.bottom;
-  return text + axis + "\n" + time_labels(time, columns) + std::string(kTimeLabel) + "\n";
+  return text + axis + "\n" + time_labels(time, columns) + std::string(kTimeLabel) + "\n" + signs_text(curve, signs);
 }
 
 // --- The picture

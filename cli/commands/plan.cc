@@ -257,7 +257,7 @@ std::vector<Argument> plan_arguments(const std::shared_ptr<PlanFlags>& flags) {
       setting_argument(flags, "--search", "policy.scavenger.search", "full|partial|universal",
                        "what to measure: all sizes, the ends and the middles (default), or one size"),
       setting_argument(flags, "--steps", "policy.scavenger.steps_per_point", "N", "steps to measure at each size"),
-      setting_argument(flags, "--points", "policy.scavenger.sizes", "N", "number of sizes in a full search"),
+      setting_argument(flags, "--points", "policy.scavenger.sizes", "N", "number of sizes in a full search; 0: all (default)"),
       setting_argument(flags, "--samples", "policy.samples_total", "N", "samples of the whole job"),
       noise_scale_argument(flags),
       value("--svg", "FILE", "also draw the plan into this file", flags->svg).in("Plan"),

@@ -157,6 +157,26 @@ heuristics::PriceRule prices_of(const Job& job, const RunConfig& config, const h
   return rule;
 }
 
+// "3, 5 to 7"
+std::string ranges_text(const std::vector<std::uint32_t>& sizes) {
+  std::string text;
+  for (std::size_t first = 0, next = 0; first < sizes.size(); first = next) {
+    for (next = first + 1; next < sizes.size() && sizes[next] == sizes[next - 1] + 1;) ++next;
+    text += (text.empty() ? "" : ", ") + std::to_string(sizes[first]);
+    if (next - first > 1) text += (next - first > 2 ? " to " : ", ") + std::to_string(sizes[next - 1]);
+  }
+  return text;
+}
+
+std::string unmeasured_text(const Job& job, const std::vector<StepTimePoint>& points) {
+  std::vector<std::uint32_t> missing;
+  for (std::uint32_t size = job.min; size <= job.max; ++size) {
+    const auto is_size = [&](const StepTimePoint& point) { return point.workers == size; };
+    if (std::none_of(points.begin(), points.end(), is_size)) missing.push_back(size);
+  }
+  return missing.empty() ? "" : "Not measured: " + ranges_text(missing) + " workers; their steps are predicted.";
+}
+
 }  // namespace
 
 Result<SizePlan> make_size_plan(const JobProfile& profile, const RunConfig& config, const std::optional<RunPlan>& plan,
@@ -177,6 +197,10 @@ Result<SizePlan> make_size_plan(const JobProfile& profile, const RunConfig& conf
   for (const auto& point : points) {
     const auto batch = static_cast<std::uint32_t>(point.local_batch);
     result.measured.push_back({point, profile.measured.steps_at({point.workers, batch})});
+  }
+  if (heuristics::text(settings, "search") == "full") {
+    const std::string missing = unmeasured_text(job, points);
+    if (!missing.empty()) result.notes.push_back(missing);
   }
   result.noise_scale = noise_scale ? noise_scale : profile.noise_scale;
   const auto epochs = epochs_of(job, settings, profile, result);

@@ -27,6 +27,8 @@ constexpr double kChanged = 0.2;  // of a step's time, as a logarithm: what was 
 constexpr double kUnbounded = 1e9;
 constexpr double kMaxBatch = std::numeric_limits<std::uint32_t>::max();
 
+constexpr std::uint32_t kFewSizes = 5;  // of which partial and universal searches take theirs, and batches
+
 struct ScavengerSettings {
   std::string goal = "knee";
   double deadline_s = kUnbounded;
@@ -40,7 +42,7 @@ struct ScavengerSettings {
   bool vary_batch = false;
   std::uint32_t min_per_worker = 8;
   std::uint32_t max_per_worker = 256;
-  std::uint32_t sizes = 5;
+  std::uint32_t sizes = 0;
   double steps_per_point = 20;
   double give_up_s = 600;
   double tolerance = 0.05;
@@ -163,9 +165,15 @@ class Scavenger final : public PerJobPolicy<State> {
                            count);
   }
 
+  std::uint32_t few() const { return settings_.sizes == 0 ? kFewSizes : settings_.sizes; }
+
+  std::vector<std::uint32_t> sizes(const Limits& limits) const {
+    if (search_ == SearchMode::kFull && settings_.sizes == 0) return compared_space(limits.min, limits.max, {}).workers;
+    return geometric_sizes(limits.min, limits.max, few());
+  }
+
   std::vector<SearchPoint> search_plan(const JobView& job, const State& state) const {
-    const SearchSpace space{geometric_sizes(state.limits.min, state.limits.max, settings_.sizes),
-                            batches(job, settings_.sizes)};
+    const SearchSpace space{sizes(state.limits), batches(job, few())};
     return kept_to_limit(job.batch, search_points(space, search_, state.origin));
   }
 
@@ -212,8 +220,7 @@ class Scavenger final : public PerJobPolicy<State> {
   }
 
   void fit(const ClusterView& view, const JobView& job, State& state) const {
-    const SearchSpace space{geometric_sizes(state.limits.min, state.limits.max, settings_.sizes),
-                            batches(job, settings_.sizes)};
+    const SearchSpace space{sizes(state.limits), batches(job, few())};
     state.model = fit_step_times(form_, state.measured.points(), search_ == SearchMode::kUniversal, space,
                                  workers_per_host(view.hosts));
   }
@@ -358,8 +365,10 @@ SettingsTable<ScavengerSettings> scavenger_table() {
              "minimum batch of a worker, with vary_batch")
       .whole("max_per_worker", &ScavengerSettings::max_per_worker, batches, "samples",
              "maximum batch of a worker, with vary_batch")
-      .whole("sizes", &ScavengerSettings::sizes, {2, 64}, "",
-             "numbers of workers (and batches) that a full search measures")
+      .whole(
+          "sizes", &ScavengerSettings::sizes, {0, 64}, "",
+          "numbers of workers (and batches) that a full search measures; 0: all numbers of workers, or 64 of them, and "
+          "5 batches")
       .number("steps_per_point", &ScavengerSettings::steps_per_point, {1, 1e6}, "steps",
               "steps for which each point of the search is measured")
       .number("give_up_s", &ScavengerSettings::give_up_s, {1, kUnbounded}, "seconds",

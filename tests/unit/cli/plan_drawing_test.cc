@@ -27,7 +27,8 @@ std::size_t count(const std::string& text, const std::string& part) {
 
 TEST_CASE("the terminal shows the chart, the front and the choice with its reason, no line wider than asked for") {
   const std::string text = plan_text(example(), 60);
-  CHECK(count(text, "●") == 1);
+  CHECK(count(text, "●") == 2);  // and in the legend
+  CHECK(count(text, "  ● chosen\n  o no other is both faster and cheaper\n  · another one is\n") == 1);
   CHECK(text.find("4 workers of 32: 2h 45m, cost 11 is where more time stops saving much") != std::string::npos);
   CHECK(text.find("predicted, chosen") != std::string::npos);
   CHECK(count(text, "measured") == 1);

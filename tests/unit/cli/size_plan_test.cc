@@ -65,6 +65,19 @@ TEST_CASE("with a theta epochs follow from the SGD noise of the given noise scal
   CHECK(nlohmann::json::parse(render_plan_json(*plan))["sgd_noise"] == 1);
 }
 
+TEST_CASE("after a full search the plan says which sizes were not measured") {
+  const auto missing = [](const char* search) {
+    const auto plan = make_size_plan(table_of_four(), config_with({{"search", std::string(search)}}), std::nullopt, {});
+    REQUIRE(plan.ok());
+    for (const std::string& note : plan->notes) {
+      if (note.find("Not measured") == 0) return note;
+    }
+    return std::string();
+  };
+  CHECK(missing("full") == "Not measured: 3, 5 to 7 workers; their steps are predicted.");
+  CHECK(missing("partial").empty());
+}
+
 TEST_CASE("errors in a table name the line") {
   CHECK(wrong("workers,batch\n1,2\n").find("t.csv:1: there must be exactly one column step_s") == 0);
   CHECK(wrong("workers,batch,time\n").find("t.csv:1: 'time' is not a column") == 0);

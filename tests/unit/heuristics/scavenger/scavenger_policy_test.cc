@@ -57,6 +57,18 @@ TEST_CASE("a partial search measures three sizes and then takes the goal's choic
   CHECK(knee.job.workers < 16);
 }
 
+TEST_CASE("a full search measures every size, or as many as it is told") {
+  const auto measured = [](std::uint32_t count) {
+    const Parameters parameters{{"search", std::string("full")}, {"sizes", static_cast<double>(count)}};
+    const auto run = run_batch_job(*make_policy(scavenger_policy(), parameters), job_of(7), 3000);
+    std::set<std::uint32_t> sizes;
+    for (const auto& [workers, batch] : run.settings) sizes.insert(workers);
+    return sizes;
+  };
+  CHECK(measured(0) == std::set<std::uint32_t>{1, 2, 3, 4, 5, 6, 7});
+  CHECK(measured(3) == std::set<std::uint32_t>{1, 2, 3, 7});  // it begins at 2
+}
+
 TEST_CASE("a policy that only measures stays at the last size of the search, and reports it") {
   const auto run = run_batch_job(
       *make_policy(scavenger_policy(), {{"goal", std::string("cheapest")}, {"follow", false}}), job_of(16), 3000);
