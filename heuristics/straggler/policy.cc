@@ -101,9 +101,9 @@ class Stragglers final : public PerJobPolicy<Watch> {
     const auto differs = watch.pair.observe(view, job, settings_.pair);
     if (action_ == Action::kReplace) {
       decision = watch.replace.decide(view, job, slow, hosts, slowdowns, settings_.replace);
-      if (!decision.changes()) rebalance_meanwhile(job, slow, slowdowns, watch, decision);
+      if (!decision.changes()) rebalance_meanwhile(view, job, slow, slowdowns, watch, decision);
     } else if (action_ == Action::kRebalance) {
-      if (auto change = watch.rebalance.decide(job, slow, slowdowns, settings_.rebalance)) {
+      if (auto change = watch.rebalance.decide(job, slow, slowdowns, settings_.rebalance, view.now_s)) {
         decision.speeds = std::move(change->speeds);
         decision.reason = std::move(change->reason);
         return decision;
@@ -120,10 +120,11 @@ class Stragglers final : public PerJobPolicy<Watch> {
 
  private:
   // A slow worker that cannot be replaced gets a smaller share, and an equal one once it is as fast as the others.
-  void rebalance_meanwhile(const JobView& job, const std::vector<SlowWorker>& slow,
+  void rebalance_meanwhile(const ClusterView& view, const JobView& job, const std::vector<SlowWorker>& slow,
                            const std::vector<double>& slowdowns, Watch& watch, JobDecision& decision) const {
     const bool stays = decision.reason.code == "no_place";
-    auto change = watch.rebalance.decide(job, stays ? slow : std::vector<SlowWorker>{}, slowdowns, settings_.rebalance);
+    auto change = watch.rebalance.decide(job, stays ? slow : std::vector<SlowWorker>{}, slowdowns, settings_.rebalance,
+                                         view.now_s);
     if (!change) return;
     decision.speeds = std::move(change->speeds);
     decision.reason.text = (stays ? decision.reason.text + "; " : "") + change->reason.text;

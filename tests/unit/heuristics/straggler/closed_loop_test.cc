@@ -109,6 +109,40 @@ TEST_CASE("rebalance: within three percent of the best that these workers can do
   }
 }
 
+TEST_CASE("rebalance: shares that did not help are taken back, and the worker is left alone for a while") {
+  Rebalance rebalance;
+  JobView job{.workers = 2, .global_batch = 32};
+  job.members = {{.id = 1, .share = 16, .steps = 20}, {.id = 2, .rank = 1, .share = 16, .steps = 20}};
+  double now_s = 0;
+  // The second worker waits for something else: 0.3 s, whatever its share.
+  const auto look = [&](bool is_named = true) {
+    now_s += 10;
+    job.steps_done += 20;
+    job.members[0].compute_s = 0.01 * job.members[0].share;
+    job.members[1].compute_s = 0.3;
+    const double slowdown = (0.3 / job.members[1].share) / 0.01;
+    const std::vector<SlowWorker> slow =
+        is_named ? std::vector<SlowWorker>{{2, 1, 0, slowdown}} : std::vector<SlowWorker>{};
+    const auto change = rebalance.decide(job, slow, {1, slowdown}, {}, now_s);
+    if (!change) return std::string();
+    std::vector<double> speeds(2, 1.0);
+    for (const auto& one : change->speeds) speeds[one.worker - 1] = one.speed;
+    const auto shares = share_out(job.global_batch, speeds, 0);
+    for (std::size_t i = 0; i < shares.size(); ++i) job.members[i].share = shares[i];
+    return change->reason.code;
+  };
+  for (int views = 0; views < 2; ++views) CHECK(look(false).empty());
+  CHECK(look() == "rebalance");
+  CHECK(job.members[1].share < 16);
+  std::string said;
+  for (int views = 0; views < 6 && said.empty(); ++views) said = look();
+  CHECK(said == "rebalance_did_not_help");
+  CHECK(job.members[1].share == 16);
+  const double taken_back_s = now_s;
+  while (now_s < taken_back_s + 590) CHECK(look().empty());
+  CHECK(look() == "rebalance");
+}
+
 TEST_CASE("rebalance: equal shares come back when the worker recovers") {
   WorkerModelOptions options = options_of(4, 1, 1);
   options.fixed_s = 0.05;
@@ -132,7 +166,7 @@ TEST_CASE("rebalance: after any number of corrections a worker that has recovere
     job.steps_done += 1000;
     const std::vector<SlowWorker> slow =
         named ? std::vector<SlowWorker>{{3, 2, 0, slowdown}} : std::vector<SlowWorker>{};
-    const auto change = rebalance.decide(job, slow, {1, 1, slowdown}, {});
+    const auto change = rebalance.decide(job, slow, {1, 1, slowdown}, {}, 0);
     if (!change) return false;
     std::vector<double> speeds(3, 1.0);
     for (const auto& one : change->speeds) speeds[one.worker - 1] = one.speed;
