@@ -3,6 +3,7 @@
 import json
 import os
 import resource
+import select
 import shutil
 import signal
 import socket
@@ -176,7 +177,12 @@ class Siege:
     def end_floods(self, floods):
         """How often each has done what it does."""
         self.signal_floods(floods, signal.SIGTERM)
-        return {kind: int(process.stdout.readline() or 0) for kind, process in floods}
+        return {kind: int((process.stdout.read().split() or [0])[-1]) for kind, process in floods}
+
+    def wait_begun(self, floods):
+        for kind, process in floods:
+            if not select.select([process.stdout], [], [], DEADLINE_S)[0] or process.stdout.readline() != "begun\n":
+                raise harness.Failed(f"the flood {kind} does not begin")
 
     def traps(self):
         home = os.path.join(self.directory, "home")
