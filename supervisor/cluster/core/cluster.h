@@ -174,7 +174,7 @@ class Cluster {
   void tell_of_packing(const Round& round, std::size_t place, heuristics::sharing::JobView& view) const;
   void seat_guests(Round& round) const;
   static std::string packing_text(const Round& round, std::size_t place);
-  static std::string passing_text(const Round& round, std::uint32_t lost);
+  static const Job* only_one_that_grows(const Round& round);
 
   // Workers that move between hosts. In migrating.cc.
   bool is_whole(const Round& round, const Slots& slots) const;

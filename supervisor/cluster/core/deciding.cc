@@ -25,6 +25,10 @@ double median(std::vector<double> values, double otherwise) {
   return *middle;
 }
 
+std::string passing_text(std::uint32_t slots, JobId job) {
+  return "; " + std::to_string(slots) + (slots == 1 ? " slot for " : " slots for ") + id_text(job);
+}
+
 }  // namespace
 
 void Cluster::decide(double now_s) {
@@ -217,16 +221,15 @@ void Cluster::bound(Round& round, double now_s) {
   round.shares = sharing::whole_shares(round.grants, bounds, std::move(users), round.slots);
 }
 
-// To whom the slots go that a job loses, where that is certain.
-std::string Cluster::passing_text(const Round& round, std::uint32_t lost) {
-  const Job* gains = nullptr;
+// The only job that gets more slots; nothing: there are several, or none.
+const Job* Cluster::only_one_that_grows(const Round& round) {
+  const Job* grows = nullptr;
   for (std::size_t place = 0; place < round.jobs.size(); ++place) {
     if (round.slots_of[place].size() <= round.jobs[place]->share) continue;
-    if (gains != nullptr) return "";
-    gains = round.jobs[place];
+    if (grows != nullptr) return nullptr;
+    grows = round.jobs[place];
   }
-  if (gains == nullptr) return "";
-  return "; " + std::to_string(lost) + (lost == 1 ? " slot for " : " slots for ") + id_text(gains->id);
+  return grows;
 }
 
 void Cluster::adopt(Round& round, double now_s) {
@@ -241,6 +244,7 @@ void Cluster::adopt(Round& round, double now_s) {
     round.slots_of.emplace_back();
     round.grants.emplace_back();
   }
+  const Job* const grows = only_one_that_grows(round);
   for (std::size_t place = 0; place < round.jobs.size(); ++place) {
     Job& job = *round.jobs[place];
     const auto share = static_cast<std::uint32_t>(round.slots_of[place].size());
@@ -251,7 +255,7 @@ void Cluster::adopt(Round& round, double now_s) {
       job.why =
           reason_of({by_stand_in ? kStandIn : settings_.policy, said, share, job.slot_s, now_s}, round.grants[place]) +
           packing_text(round, place);
-      if (share < job.share) job.why += passing_text(round, job.share - share);
+      if (share < job.share && grows != nullptr) job.why += passing_text(job.share - share, grows->id);
     }
     if (place < round.blocked.size() && round.blocked[place]) {
       job.why = settings_.policy + (is_away(job) ? ": the slots on which it stands still are in use"

@@ -48,14 +48,24 @@ TEST_CASE_FIXTURE(Equal, "a size that does not pay is given up at once") {
   CHECK(job(second).share > 3);
 }
 
+struct OneSlot : Story {
+  explicit OneSlot(const std::string& policy) : Story(under(policy)) { change_hosts({{"h", 1}}); }
+  static Settings under(const std::string& policy) {
+    Settings settings = plain();
+    settings.policy = policy;
+    return settings;
+  }
+  static JobSpec suspended_by_leaving() {
+    JobSpec spec;
+    spec.arguments = {"--"};
+    spec.suspends = true;
+    return spec;
+  }
+};
+
 TEST_CASE("before a job was measured, a number of samples says nothing of how long it takes") {
-  Settings settings = Story::plain();
-  settings.policy = "worth";
-  Story story(settings);
-  story.change_hosts({{"h", 1}});
-  JobSpec spec;
-  spec.arguments = {"--"};
-  spec.suspends = true;
+  OneSlot story("worth");
+  JobSpec spec = OneSlot::suspended_by_leaving();
   spec.samples_total = 100'000;  // 100 s, as will turn out
   const JobId first = story.submit("first", spec);
   story.wait(2);
@@ -68,13 +78,8 @@ TEST_CASE("before a job was measured, a number of samples says nothing of how lo
 }
 
 TEST_CASE("a job whose workers start is not suspended for the next arrival, but for one that is shorter by far") {
-  Settings settings = Story::plain();
-  settings.policy = "srtf";
-  Story story(settings);
-  story.change_hosts({{"h", 1}});
-  JobSpec spec;
-  spec.arguments = {"--"};
-  spec.suspends = true;
+  OneSlot story("srtf");
+  JobSpec spec = OneSlot::suspended_by_leaving();
   spec.samples_total = 100;  // a sample a second, as nothing is measured
   const JobId first = story.submit("first", spec);
   REQUIRE(story.job(first).share == 1);
@@ -89,6 +94,43 @@ TEST_CASE("a job whose workers start is not suspended for the next arrival, but 
   CHECK(story.job(first).share == 0);
   CHECK(story.job(third).share == 1);
   CHECK(story.job(third).why == "srtf: shortest remaining time (20 s)");
+}
+
+// Nine slots, and three jobs with three each.
+struct Three : Story {
+  std::vector<JobId> ids;
+  Three() {
+    change_hosts({{"h", 9}});
+    JobSpec spec;
+    spec.min = 1;
+    spec.start = spec.max = 9;
+    for (const char* name : {"a", "b", "c"}) ids.push_back(submit(name, spec));
+    for (const JobId id : ids) report(id, 1000, {{3, 300, 3}});
+    for (const JobId id : ids) REQUIRE(job(id).share == 3);
+  }
+  void want(JobId id, std::uint32_t slots) {
+    Report report;
+    report.connection = id;
+    report.lease = cluster().book().lease(id).version;
+    report.holds = cluster().book().lease(id).slots;
+    report.phase = "training";
+    report.workers = 3;
+    report.wants = slots;
+    give(report);
+  }
+};
+
+TEST_CASE_FIXTURE(Three, "a job that loses slots names the job that gets them, where it is one") {
+  want(ids[1], 2);
+  REQUIRE(job(ids[1]).share == 2);
+  CHECK(job(ids[1]).why.ends_with("; 1 slot for " + id_text(ids[0])));
+}
+
+TEST_CASE_FIXTURE(Three, "it names none where an older and a younger one get them") {
+  want(ids[1], 1);
+  REQUIRE(job(ids[0]).share == 4);
+  REQUIRE(job(ids[2]).share == 4);
+  CHECK(job(ids[1]).why.find(" for j") == std::string::npos);
 }
 
 // One slot, under the shortest remaining time first; neither job says how long it is.
