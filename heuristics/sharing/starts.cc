@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <cmath>
+#include <queue>
+#include <utility>
 #include <vector>
 
 #include "heuristics/sharing/fill.h"
@@ -79,24 +81,24 @@ class Holding {
 
   void spread() {
     if (!elastic_) return;
+    // The most first, and of equal ones the older.
+    std::priority_queue<std::pair<std::uint32_t, std::ptrdiff_t>> spares;
+    std::uint64_t sum = 0;
     for (std::size_t place = 0; place < wanted_.size(); ++place) {
-      const JobView& job = view_.jobs[place];
-      if (held(place) > 0 || wanted(place) > 0 || job.first_start_s != kNever) continue;
-      std::uint32_t spares = 0;
-      for (std::size_t other = 0; other < wanted_.size(); ++other) spares += spare(other);
-      if (spares < least(place)) return;
-      while (wanted_[place] < least(place)) {
-        --wanted_[most_spare()];
-        ++wanted_[place];
+      const std::uint32_t slots = spare(place);
+      if (slots > 0) spares.emplace(slots, -static_cast<std::ptrdiff_t>(place));
+      sum += slots;
+    }
+    for (std::size_t place = 0; place < wanted_.size(); ++place) {
+      if (held(place) > 0 || wanted(place) > 0 || view_.jobs[place].first_start_s != kNever) continue;
+      if (sum < least(place)) return;
+      for (sum -= least(place); wanted_[place] < least(place); ++wanted_[place]) {
+        const auto [slots, from] = spares.top();
+        spares.pop();
+        --wanted_[static_cast<std::size_t>(-from)];
+        if (slots > 1) spares.emplace(slots - 1, from);
       }
     }
-  }
-  std::size_t most_spare() const {
-    std::size_t most = 0;
-    for (std::size_t place = 1; place < wanted_.size(); ++place) {
-      if (spare(place) > spare(most)) most = place;
-    }
-    return most;
   }
 
   void give(std::size_t place, std::uint32_t slots) {

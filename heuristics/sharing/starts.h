@@ -16,7 +16,7 @@
 // - What was given to a job and taken back twice while it started is given again only after as many starts as times.
 //
 // What a job does not get so goes to those that would have lost it, then to jobs that wait. Nobody gets a slot above
-// what the policy granted in all. Pure, deterministic. Cost: O(jobs + slots).
+// what the policy granted in all. Pure, deterministic. Cost: O((jobs + slots) log jobs).
 #pragma once
 
 #include <cstdint>
