@@ -202,7 +202,7 @@ double Observer::samples_total(const core::RunView& run) const {
   return total > 0 ? std::min(total, by_steps) : by_steps;
 }
 
-heuristics::ClusterView Observer::outline(const core::RunView& run, double now_s) const {
+heuristics::JobView Observer::outline_of(const core::RunView& run) const {
   heuristics::JobView job;
   job.name = run.run_name;
   job.workers = run.world_size;
@@ -218,7 +218,11 @@ heuristics::ClusterView Observer::outline(const core::RunView& run, double now_s
   job.global_batch = run.global_batch;
   job.worker_seconds = worker_seconds_;
   job.cost = cost_;
-  return {now_s, {}, {std::move(job)}};
+  return job;
+}
+
+heuristics::ClusterView Observer::outline(const core::RunView& run, double now_s) const {
+  return {now_s, {}, {outline_of(run)}};
 }
 
 heuristics::ClusterView Observer::take(const core::RunView& run, double now_s) {
@@ -226,7 +230,7 @@ heuristics::ClusterView Observer::take(const core::RunView& run, double now_s) {
   heuristics::ClusterView view;
   view.now_s = now_s;
   std::map<std::string, std::uint32_t> places;
-  heuristics::JobView job;
+  heuristics::JobView job = outline_of(run);
   for (const auto& agent : run.agents) {
     if (agent.gone) continue;
     places[agent.host] = static_cast<std::uint32_t>(view.hosts.size());
@@ -238,29 +242,16 @@ heuristics::ClusterView Observer::take(const core::RunView& run, double now_s) {
     if (!leaving) job.reachable += agent.slots;
   }
   if (settings_.hosts_can_be_had) job.reachable = std::max(job.reachable, settings_.max_workers);
-  job.name = run.run_name;
-  job.workers = run.world_size;
-  job.target = run.target_size;
   job.held = run.held;
-  job.min_workers = run.held ? run.target_size : settings_.min_workers;
-  job.max_workers = run.held ? run.target_size : settings_.max_workers;
+  if (run.held) job.min_workers = job.max_workers = run.target_size;
   job.changing = run.phase != core::RunPhase::kRunning;
-  job.samples_done = samples_done_;
   job.start_s = static_cast<double>(run.start_ms) * 1e-3;
-  job.samples_total = samples_total(run);
-  job.steps_done = steps_done_;
-  job.loss = loss_;
-  job.has_loss = has_loss_;
-  job.batch = run.batch;
-  job.global_batch = run.global_batch;
   job.base_batch = run.base_batch;
   job.learning_rate_factor = run.learning_rate_factor;
   job.topology = protocol::text_of(run.topology, run.parents);
   job.synchronization = protocol::name_of(run.synchronization);
   job.intervals = std::exchange(intervals_, {});
   job.norms = take_norms();
-  job.worker_seconds = worker_seconds_;
-  job.cost = cost_;
   std::map<WorkerId, Sums> kept;
   for (const auto& agent : run.agents) job.spares += static_cast<std::uint32_t>(agent.warm.size());
   for (const auto& worker : run.workers) {

@@ -74,6 +74,7 @@ class Observer {
   std::uint64_t fresh_steps() const;
 
  private:
+  heuristics::JobView outline_of(const core::RunView& run) const;
   struct Sums {
     Generation generation = 0;
     std::uint64_t sequence = 0;
