@@ -24,7 +24,7 @@
 #include "supervisor/control/control_server.h"
 #include "supervisor/core/failure_budget.h"
 #include "supervisor/core/membership.h"
-#include "supervisor/core/run_end.h"
+#include "supervisor/core/settings.h"
 #include "supervisor/host_poller.h"
 #include "supervisor/idle_times.h"
 #include "supervisor/journal.h"

@@ -1,24 +1,15 @@
 #include "supervisor/core/ending.h"
 
 #include <algorithm>
+#include <string>
 #include <utility>
 #include <vector>
 
-#include "supervisor/core/agent_watch.h"
-#include "supervisor/core/audit.h"
-#include "supervisor/core/change.h"
-#include "supervisor/core/change_runner.h"
-#include "supervisor/core/completion.h"
-#include "supervisor/core/host_list.h"
-#include "supervisor/core/outbox.h"
-#include "supervisor/core/recovery.h"
-#include "supervisor/core/run_end.h"
-#include "supervisor/core/settings.h"
-#include "supervisor/core/startup.h"
+#include "supervisor/core/changing.h"
+#include "supervisor/core/hosts.h"
 #include "supervisor/core/stop_cause.h"
 #include "supervisor/core/text.h"
-#include "supervisor/core/training.h"
-#include "supervisor/core/worker_control.h"
+#include "supervisor/core/workers.h"
 #include "supervisor/protocol/check.h"
 #include "supervisor/protocol/duration_text.h"
 
@@ -28,190 +19,220 @@ namespace {
 // Time for agents to report the last exits after they have killed what did not exit by itself.
 constexpr Millis kEndMargin{5'000};
 
+std::string failure_in(const Ledger::Summary& audit) {
+  std::string text;
+  const auto add = [&](std::uint64_t count, const char* what, const char* how) {
+    if (count > 0) text += (text.empty() ? "" : ", ") + counted(count, what) + how;
+  };
+  add(audit.missing, "sample", " counted in no step");
+  add(audit.repeated, "sample", " counted more than once");
+  add(audit.unequal_hashes, "time", " the parameters of two workers differed");
+  return text;
+}
+
 }  // namespace
 
-Ending::Ending(const RunSettings& settings, Roster& roster, Outbox& out, Training& training, Change& change,
-               Recovery& recovery, RunEnd& end, TakeoverState& resume, Audit& audit, WorkerControl& workers,
-               HostList& hosts, AgentWatch& agents, ChangeRunner& runner, Completion& completion, Startup& startup)
-    : settings_(settings),
-      roster_(roster),
-      out_(out),
-      training_(training),
-      change_(change),
-      recovery_(recovery),
-      end_(end),
-      resume_(resume),
-      audit_(audit),
-      workers_(workers),
-      hosts_(hosts),
-      agents_(agents),
-      runner_(runner),
-      completion_(completion),
-      startup_(startup) {}
+static void stop_everybody(Run& run) {
+  for (auto& [id, worker] : run.roster.workers()) stop_worker(run, worker);
+}
 
-void Ending::begin_end(EndMode mode, int status, std::string reason) {
-  if (end_.mode == EndMode::kNow) return;
-  end_.mode = mode;
-  end_.status = status;
-  end_.reason = std::move(reason);
-  out_.journal(record::Ending{end_.reason, mode == EndMode::kNow});
-  if (change_.stage != Stage::kCommitted && change_.stage != Stage::kHalting) {
-    runner_.cancel(end_.reason);
-    if (!recovery_.active()) change_ = Change{};
+void begin_end(Run& run, EndMode mode, int status, std::string reason) {
+  if (run.end.mode == EndMode::kNow) return;
+  run.end.mode = mode;
+  run.end.status = status;
+  run.end.reason = std::move(reason);
+  run.out.journal(record::Ending{run.end.reason, mode == EndMode::kNow});
+  if (run.change.stage != Stage::kCommitted && run.change.stage != Stage::kHalting) {
+    cancel_change(run, run.end.reason);
+    if (!run.recovery.active()) run.change = Change{};
   }
   if (mode == EndMode::kNow) {
     // It ends without a record, so a later supervisor finds the workers somewhere in it.
-    if (recovery_.active() || change_.stage == Stage::kCommitted) resume_.unsettled = true;
-    change_ = Change{};
-    recovery_.end(out_, startup_);
+    if (run.recovery.active() || run.change.stage == Stage::kCommitted) run.takeover.unsettled = true;
+    run.change = Change{};
+    end_recovery(run);
   }
-  out_.look_again();
+  run.out.look_again();
   if (mode == EndMode::kNow) {
-    stop_everybody();
-    out_.arm({TimerKind::kEnd, {}, {}}, out_.now() + settings_.grace + kEndMargin);
+    stop_everybody(run);
+    run.out.arm({TimerKind::kEnd, {}, {}}, run.out.now() + run.settings.grace + kEndMargin);
     return;
   }
-  dismiss_others();
-  if (mode == EndMode::kDraining) out_.arm({TimerKind::kGrace, {}, {}}, out_.now() + settings_.grace);
+  dismiss_others(run);
+  if (mode == EndMode::kDraining) run.out.arm({TimerKind::kGrace, {}, {}}, run.out.now() + run.settings.grace);
 }
 
 // A worker in no generation has nothing to wait for any more.
-void Ending::dismiss_others() {
-  for (auto& [id, worker] : roster_.workers()) {
+void dismiss_others(Run& run) {
+  for (auto& [id, worker] : run.roster.workers()) {
     const bool over = worker.finished() || worker.left();
-    if (!over && !training_.is_member(id) && !change_.in_flight(id)) workers_.dismiss(worker, end_.reason);
+    if (!over && !run.training.is_member(id) && !run.change.in_flight(id)) dismiss(run, worker, run.end.reason);
   }
 }
 
 // A recovery finds that no worker trains any more, as requested.
-void Ending::end_without_members() {
-  change_ = Change{};
-  recovery_.end(out_, startup_);
-  dismiss_others();
+void end_without_members(Run& run) {
+  run.change = Change{};
+  end_recovery(run);
+  dismiss_others(run);
 }
 
-void Ending::stop_everybody() {
-  for (auto& [id, worker] : roster_.workers()) workers_.stop(worker);
-}
-
-void Ending::fail_run(int status, const std::string& reason) {
-  if (end_.mode == EndMode::kNow) return;
-  out_.journal(record::Failed{status, reason}, true);
-  out_.tell(Tell::Level::kError, reason);
-  end_.suspended = false;
-  begin_end(EndMode::kNow, status, reason);
+void fail_run(Run& run, int status, const std::string& reason) {
+  if (run.end.mode == EndMode::kNow) return;
+  run.out.journal(record::Failed{status, reason}, true);
+  run.out.tell(Tell::Level::kError, reason);
+  run.end.suspended = false;
+  begin_end(run, EndMode::kNow, status, reason);
 }
 
 // All members run the same steps: when one has finished, the others are about to.
-void Ending::member_finished() {
-  if (!end_.begun()) begin_end(EndMode::kFinishing, 0, "the program finished");
-  out_.look_again();
-  if (recovery_.active() || change_.stage != Stage::kCommitted || change_.any_active || training_.members.empty())
+void member_finished(Run& run) {
+  if (!run.end.begun()) begin_end(run, EndMode::kFinishing, 0, "the program finished");
+  run.out.look_again();
+  if (run.recovery.active() || run.change.stage != Stage::kCommitted || run.change.any_active ||
+      run.training.members.empty())
     return;
-  const bool all_finished = std::all_of(training_.members.begin(), training_.members.end(), [&](WorkerId id) {
-    const Worker* worker = roster_.worker(id);
+  const bool all_finished = std::all_of(run.training.members.begin(), run.training.members.end(), [&](WorkerId id) {
+    const Worker* worker = run.roster.worker(id);
     return worker == nullptr || worker->finished() || worker->left();
   });
   if (!all_finished) return;
   // The program ended before the boundary at which the joiners would have begun.
-  for (WorkerId id : change_.members) {
-    Worker* worker = roster_.worker(id);
-    if (worker != nullptr && !training_.is_member(id)) workers_.dismiss(*worker, end_.reason);
+  for (WorkerId id : run.change.members) {
+    Worker* worker = run.roster.worker(id);
+    if (worker != nullptr && !run.training.is_member(id)) dismiss(run, *worker, run.end.reason);
   }
-  change_ = Change{};
+  run.change = Change{};
 }
 
-void Ending::advance_end() {
-  const bool swapped = change_.stage == Stage::kCommitted && change_.waiting.empty();
-  if (swapped && end_.mode != EndMode::kNow) completion_.complete();
-  const bool settled = change_.stage != Stage::kCommitted && !recovery_.active() && !resume_.waiting;
-  if (end_.mode == EndMode::kDraining && settled) drain_members();
-  // An agent that is away may still have data to deliver, above all sample accounts.
-  const bool waits = end_.mode != EndMode::kNow && resume_.waiting;
-  if (roster_.workers().empty() && !waits && !awaits_accounts()) end_run();
-}
-
-bool Ending::returns_samples() const {
-  return training_.synchronization == protocol::Synchronization::kPairAveraging;
+static bool returns_samples(const Run& run) {
+  return run.training.synchronization == protocol::Synchronization::kPairAveraging;
 }
 
 // An agent that was given up for its silence may only have been stopped: it delivers its workers' sample accounts when
 // it continues.
-bool Ending::awaits_accounts() {
-  if (end_.finished.empty() || agents_.silent().empty() || !audit_.ledger().used()) return false;
-  audit_.ledger().returns_samples(returns_samples());
-  const Ledger::Summary audit = audit_.ledger().summary();
+static bool awaits_accounts(Run& run) {
+  if (run.end.finished.empty() || run.silent_agents.empty() || !run.ledger.used()) return false;
+  run.ledger.returns_samples(returns_samples(run));
+  const Ledger::Summary audit = run.ledger.summary();
   if (audit.missing == 0 && audit.open == 0) return false;
-  if (accounts_timer_ != 0) return true;
-  accounts_timer_ = out_.arm({TimerKind::kEnd, {}, {}}, out_.now() + settings_.grace);
-  out_.journal(record::AccountsAwaited{audit.missing, audit.open, {agents_.silent().begin(), agents_.silent().end()}});
-  out_.tell(Tell::Level::kInfo, "waiting for the last sample accounts of " + counted(agents_.silent().size(), "host") +
-                                    " that stopped reporting, at most " + protocol::duration_text(settings_.grace));
+  if (run.end.accounts_timer != 0) return true;
+  run.end.accounts_timer = run.out.arm({TimerKind::kEnd, {}, {}}, run.out.now() + run.settings.grace);
+  run.out.journal(
+      record::AccountsAwaited{audit.missing, audit.open, {run.silent_agents.begin(), run.silent_agents.end()}});
+  run.out.tell(Tell::Level::kInfo, "waiting for the last sample accounts of " +
+                                       counted(run.silent_agents.size(), "host") + " that stopped reporting, at most " +
+                                       protocol::duration_text(run.settings.grace));
   return true;
 }
 
 // The last generation has no members: all workers leave at the boundary.
-void Ending::drain_members() {
-  const bool anybody = std::any_of(training_.members.begin(), training_.members.end(), [&](WorkerId id) {
-    const Worker* worker = roster_.worker(id);
+static void drain_members(Run& run) {
+  const bool anybody = std::any_of(run.training.members.begin(), run.training.members.end(), [&](WorkerId id) {
+    const Worker* worker = run.roster.worker(id);
     return worker != nullptr && !worker->finished() && !worker->dying();
   });
-  if (!anybody || change_.retrying) return;
-  if (change_.stage == Stage::kPreparing) {
-    if (change_.waiting.empty()) runner_.commit();
+  if (!anybody || run.change.retrying) return;
+  if (run.change.stage == Stage::kPreparing) {
+    if (run.change.waiting.empty()) commit_change(run);
     return;
   }
-  change_.members.clear();
-  change_.leavers = training_.members;
-  change_.kind = protocol::ChangeKind::kStop;
-  change_.reason = end_.reason;
-  runner_.prepare();
+  run.change.members.clear();
+  run.change.leavers = run.training.members;
+  run.change.kind = protocol::ChangeKind::kStop;
+  run.change.reason = run.end.reason;
+  prepare_change(run);
 }
 
-void Ending::end_run() {
-  if (end_.over) return;
-  audit_.ledger().returns_samples(returns_samples());
-  const bool has_failed = end_.mode == EndMode::kNow && end_.status != 0;
-  const std::string failure = audit_.summarize(has_failed ? training_.members : std::vector<WorkerId>{});
-  if (!failure.empty() && end_.status == 0) {
-    end_.status = kStatusAuditFailed;
-    end_.reason += ", but the audit failed: " + failure;
-  }
-  if (settings_.judge_end && !end_.suspended) {
-    RunResult judged = settings_.judge_end({end_.status, end_.reason});
-    end_.status = judged.status;
-    end_.reason = std::move(judged.reason);
-  }
-  out_.journal(record::End{end_.status, end_.reason}, true);
-  for (auto& [id, agent] : roster_.agents()) {
-    if (agent.link != Link::kDown) hosts_.stop_agent(agent);
-  }
-  out_.emit(EndRun{end_.status, end_.reason, end_.suspended && end_.status == status_of(StopCause::kSuspended)});
-  end_.over = true;
-  ET_CHECK(end_.begun(), "a run that is over has a reason to end");
+void advance_end(Run& run) {
+  const bool swapped = run.change.stage == Stage::kCommitted && run.change.waiting.empty();
+  if (swapped && run.end.mode != EndMode::kNow) complete_change(run);
+  const bool settled = run.change.stage != Stage::kCommitted && !run.recovery.active() && !run.takeover.waiting;
+  if (run.end.mode == EndMode::kDraining && settled) drain_members(run);
+  // An agent that is away may still have data to deliver, above all sample accounts.
+  const bool waits = run.end.mode != EndMode::kNow && run.takeover.waiting;
+  if (run.roster.workers().empty() && !waits && !awaits_accounts(run)) end_run(run);
 }
 
-void Ending::limit_finish() {
-  if (end_.mode != EndMode::kFinishing || std::exchange(end_.is_limited, true)) return;
-  out_.arm({TimerKind::kGrace, {}, {}}, out_.now() + settings_.grace);
+static void report_violations(Run& run, WorkerId worker, const std::vector<std::string>& violations) {
+  for (const std::string& violation : violations) {
+    run.out.journal(record::AuditViolation{worker, violation});
+    run.out.tell(Tell::Level::kError, "audit: " + violation);
+  }
 }
 
-void Ending::grace_expired() {
-  if (end_.mode == EndMode::kFinishing) {
-    out_.tell(Tell::Level::kWarning,
-              "the program has finished, but its processes did not end within the grace time: killing them now");
-    begin_end(EndMode::kNow, end_.status, end_.reason);
-    for (const auto& [id, worker] : roster_.workers()) out_.emit(StopWorker{id, 0});
+static std::string summarize_audit(Run& run, const std::vector<WorkerId>& cut_off) {
+  if (!run.ledger.used()) return {};
+  report_violations(run, {}, run.ledger.end(cut_off));
+  const Ledger::Summary audit = run.ledger.summary();
+  run.out.journal(record::Audit{.steps = audit.steps,
+                                .epochs = audit.epochs,
+                                .samples = audit.samples,
+                                .missing = audit.missing,
+                                .unaccounted = audit.unaccounted,
+                                .repeated = audit.repeated,
+                                .hashes_compared = audit.hashes_compared,
+                                .unequal_hashes = audit.unequal_hashes});
+  const std::string failure = failure_in(audit);
+  if (audit.unaccounted > 0) {
+    run.out.tell(Tell::Level::kInfo,
+                 "the audit is not complete: " + counted(audit.unaccounted, "sample") +
+                     " may have counted in last steps of which the workers could not tell any more");
+  }
+  if (!failure.empty()) run.out.tell(Tell::Level::kError, "the audit failed: " + failure);
+  return failure;
+}
+
+void end_run(Run& run) {
+  if (run.end.over) return;
+  run.ledger.returns_samples(returns_samples(run));
+  const bool has_failed = run.end.mode == EndMode::kNow && run.end.status != 0;
+  const std::string failure = summarize_audit(run, has_failed ? run.training.members : std::vector<WorkerId>{});
+  if (!failure.empty() && run.end.status == 0) {
+    run.end.status = kStatusAuditFailed;
+    run.end.reason += ", but the audit failed: " + failure;
+  }
+  if (run.settings.judge_end && !run.end.suspended) {
+    RunResult judged = run.settings.judge_end({run.end.status, run.end.reason});
+    run.end.status = judged.status;
+    run.end.reason = std::move(judged.reason);
+  }
+  run.out.journal(record::End{run.end.status, run.end.reason}, true);
+  for (auto& [id, agent] : run.roster.agents()) {
+    if (agent.link != Link::kDown) stop_agent(run, agent);
+  }
+  run.out.emit(
+      EndRun{run.end.status, run.end.reason, run.end.suspended && run.end.status == status_of(StopCause::kSuspended)});
+  run.end.over = true;
+  ET_CHECK(run.end.begun(), "a run that is over has a reason to end");
+}
+
+void limit_finish(Run& run) {
+  if (run.end.mode != EndMode::kFinishing || std::exchange(run.end.is_limited, true)) return;
+  run.out.arm({TimerKind::kGrace, {}, {}}, run.out.now() + run.settings.grace);
+}
+
+void grace_expired(Run& run) {
+  if (run.end.mode == EndMode::kFinishing) {
+    run.out.tell(Tell::Level::kWarning,
+                 "the program has finished, but its processes did not end within the grace time: killing them now");
+    begin_end(run, EndMode::kNow, run.end.status, run.end.reason);
+    for (const auto& [id, worker] : run.roster.workers()) run.out.emit(StopWorker{id, 0});
     return;
   }
-  if (end_.mode != EndMode::kDraining) return;
-  out_.tell(Tell::Level::kWarning,
-            "the workers did not reach a step boundary within the grace time: stopping them now");
-  begin_end(EndMode::kNow, end_.status, end_.reason);
+  if (run.end.mode != EndMode::kDraining) return;
+  run.out.tell(Tell::Level::kWarning,
+               "the workers did not reach a step boundary within the grace time: stopping them now");
+  begin_end(run, EndMode::kNow, run.end.status, run.end.reason);
 }
 
-void Ending::account_arrived() {
-  if (accounts_timer_ != 0) out_.look_again();
+void record_account(Run& run, WorkerId worker, const protocol::WorkerAudit& account) {
+  report_violations(run, worker, run.ledger.record(worker, account));
+  if (run.end.accounts_timer != 0) run.out.look_again();
+}
+
+void fence_accounts(Run& run, const protocol::Fence& begun) {
+  report_violations(run, {}, run.ledger.fence(begun));
 }
 
 }  // namespace elastictrain::core

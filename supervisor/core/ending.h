@@ -1,71 +1,28 @@
-// Purpose: ends a run: because its program finished, on request, or after a failure.
-//
-// Ownership and thread: those of the state machine.
+// Purpose: ends a run: because its program finished, on request, or after a failure; and its audit: which samples
+// counted in which step, and whether all workers held the same state.
 #pragma once
 
 #include <string>
 
-#include "supervisor/core/event.h"
-#include "supervisor/core/roster.h"
-#include "supervisor/core/run_end.h"
+#include "supervisor/core/run.h"
 
 namespace elastictrain::core {
 
-class AgentWatch;
-class Audit;
-struct Change;
-class ChangeRunner;
-class Completion;
-class HostList;
-class Outbox;
-struct Recovery;
-struct RunEnd;
-struct RunSettings;
-struct Startup;
-struct TakeoverState;
-struct Training;
-class WorkerControl;
+void begin_end(Run& run, EndMode mode, int status, std::string reason);
+void fail_run(Run& run, int status, const std::string& reason);
+void member_finished(Run& run);
+// A worker in no generation has nothing to wait for any more.
+void dismiss_others(Run& run);
+// A recovery finds that no worker trains any more, as requested.
+void end_without_members(Run& run);
+void advance_end(Run& run);
+void end_run(Run& run);
+// The program has finished: its processes have the grace to end by themselves.
+void limit_finish(Run& run);
+void grace_expired(Run& run);
 
-class Ending {
- public:
-  Ending(const RunSettings& settings, Roster& roster, Outbox& out, Training& training, Change& change,
-         Recovery& recovery, RunEnd& end, TakeoverState& resume, Audit& audit, WorkerControl& workers, HostList& hosts,
-         AgentWatch& agents, ChangeRunner& runner, Completion& completion, Startup& startup);
-
-  void begin_end(EndMode mode, int status, std::string reason);
-  void fail_run(int status, const std::string& reason);
-  void member_finished();
-  void dismiss_others();
-  void end_without_members();
-  void advance_end();
-  void end_run();
-  // The program has finished: its processes have the grace to end by themselves.
-  void limit_finish();
-  void grace_expired();
-  void account_arrived();
-
- private:
-  void stop_everybody();
-  bool awaits_accounts();
-  bool returns_samples() const;
-  void drain_members();
-
-  const RunSettings& settings_;
-  Roster& roster_;
-  Outbox& out_;
-  Training& training_;
-  Change& change_;
-  Recovery& recovery_;
-  RunEnd& end_;
-  TakeoverState& resume_;
-  Audit& audit_;
-  WorkerControl& workers_;
-  HostList& hosts_;
-  AgentWatch& agents_;
-  ChangeRunner& runner_;
-  Completion& completion_;
-  Startup& startup_;
-  std::uint64_t accounts_timer_ = 0;  // kEnd, while the sample accounts of the silent agents are awaited
-};
+void record_account(Run& run, WorkerId worker, const protocol::WorkerAudit& account);
+// What generations before this one used from here on is void.
+void fence_accounts(Run& run, const protocol::Fence& begun);
 
 }  // namespace elastictrain::core

@@ -16,8 +16,9 @@
 //   phase_timeout  a phase that the program has announced (WorkerHeartbeat::phase), in a step or not. Only a process
 //               that is stopped or silent as a whole is judged meanwhile
 //   hang_max    everything else: no learned step time yet, starting, between steps (data, evaluation), a checkpoint,
-//               behind the sums of a step (others have committed it, or there are none), no worker is delayed, all are stopped at once. A worker that has its first seat and waits for workers
-//               that have not taken theirs counts as waiting in an all-reduce
+//               behind the sums of a step (others have committed it, or there are none), no worker is delayed, all are
+//               stopped at once. A worker that has its first seat and waits for workers that have not taken theirs
+//               counts as waiting in an all-reduce
 // A verdict takes two looks, as in failure_detector.h: time without reports from a worker's agent does not count, and a
 // suspicion is withdrawn when the worker moves. So neither a suspension of this process nor of the whole run condemns a
 // worker.

@@ -3,225 +3,185 @@
 #include <utility>
 #include <variant>
 
-#include "supervisor/core/membership_impl.h"
+#include "supervisor/core/agents.h"
+#include "supervisor/core/changing.h"
+#include "supervisor/core/ending.h"
+#include "supervisor/core/hanging.h"
+#include "supervisor/core/hosts.h"
+#include "supervisor/core/losing.h"
+#include "supervisor/core/newcomers.h"
+#include "supervisor/core/reconciling.h"
+#include "supervisor/core/recovering.h"
+#include "supervisor/core/requests.h"
+#include "supervisor/core/run.h"
+#include "supervisor/core/snapshot.h"
+#include "supervisor/core/starting.h"
+#include "supervisor/core/takeover.h"
 #include "supervisor/core/transitions.h"
+#include "supervisor/core/workers.h"
 
 namespace elastictrain::core {
 
-Membership::Membership(RunSettings settings, std::function<Token()> make_token)
-    : impl_(std::make_unique<Impl>(std::move(settings), std::move(make_token))) {}
-Membership::~Membership() = default;
-Membership::Membership(Membership&&) noexcept = default;
-Membership& Membership::operator=(Membership&&) noexcept = default;
-
-Actions Membership::step(const Event& event, Instant now) {
-  return impl_->step(event, now);
-}
-RunView Membership::view() const {
-  return impl_->view();
-}
-Journal Membership::state_record() const {
-  return impl_->state_record();
-}
-bool Membership::ended() const {
-  return impl_->ended();
-}
-
-Membership::Impl::Impl(RunSettings settings, std::function<Token()> make_token)
-    : settings_(std::move(settings)),
-      hangs_(settings_.failures, 2 * settings_.suspect, settings_.prepare_timeout),
-      health_(settings_.failures),
-      audit_(out_),
-      workers_(settings_, roster_, out_, startup_, training_, change_, recovery_, desired_, health_, hangs_),
-      joiners_(settings_, roster_, out_, desired_, startup_, training_, change_, audit_, workers_),
-      boundary_(roster_, out_, training_, change_, recovery_, end_, resume_, hangs_, audit_, workers_, runner_,
-                completion_, halt_, ending_, newcomers_),
-      plain_(settings_, roster_, out_, startup_, change_, workers_),
-      exits_(roster_, out_, startup_, training_, change_, end_, workers_, ending_, halt_, judge_, plain_, newcomers_),
-      judge_(settings_, roster_, out_, training_, recovery_, desired_, end_, ending_, halt_, host_judge_),
-      host_judge_(roster_, out_, training_, health_),
-      hang_judge_(settings_, roster_, out_, training_, change_, recovery_, end_, hangs_, health_, workers_, judge_,
-                  halt_, newcomers_),
-      newcomers_(settings_, roster_, out_, training_, change_, recovery_, desired_, end_, workers_, halt_, ending_),
-      hosts_(settings_, roster_, out_, startup_, desired_, change_),
-      agents_(settings_, roster_, out_, startup_, end_, hangs_, workers_, judge_, hang_judge_, ending_, hosts_, links_,
-              plain_, newcomers_),
-      warm_(settings_, roster_, out_, training_, end_, health_),
-      links_(settings_, roster_, out_, startup_, change_, recovery_, end_, health_, workers_, judge_, host_judge_,
-             agents_),
-      notices_(settings_, roster_, out_, desired_, change_, end_, planner_, workers_, runner_),
-      requests_(settings_, roster_, out_, desired_, startup_, training_, change_, end_, planner_, workers_, hosts_,
-                ending_),
-      lease_(settings_, roster_, out_, startup_, resume_, training_, recovery_, desired_, end_, hosts_, halt_, ending_),
-      planner_(settings_, roster_, out_, desired_, startup_, training_, change_, health_, workers_),
-      reconciler_(settings_, roster_, out_, desired_, startup_, training_, change_, resume_, planner_, workers_, hosts_,
-                  runner_, ending_, plain_),
-      plans_(settings_, roster_, training_, change_, recovery_, desired_, std::move(make_token)),
-      runner_(settings_, roster_, out_, training_, change_, recovery_, desired_, end_, hangs_, audit_, plans_, workers_,
-              exclusion_, ending_, newcomers_),
-      completion_(settings_, roster_, out_, training_, change_, recovery_, desired_, startup_, end_, hangs_, judge_,
-                  host_judge_, ending_),
-      halt_(settings_, roster_, out_, training_, change_, recovery_, desired_, end_, hangs_, judge_, hang_judge_,
-            runner_, agents_, links_, workers_),
-      exclusion_(settings_, roster_, out_, training_, change_, recovery_, end_, hang_judge_, runner_, workers_),
-      shortage_(settings_, roster_, out_, training_, change_, recovery_, startup_, end_, planner_, reconciler_,
-                ending_),
-      gathering_(settings_, roster_, training_, change_, recovery_, desired_, end_, judge_, runner_, completion_, halt_,
-                 shortage_, restart_, ending_),
-      restart_(settings_, roster_, out_, training_, change_, recovery_, desired_, end_, judge_, workers_, startup_,
-               ending_),
-      ending_(settings_, roster_, out_, training_, change_, recovery_, end_, resume_, audit_, workers_, hosts_, agents_,
-              runner_, completion_, startup_),
-      takeover_(settings_, roster_, out_, training_, recovery_, desired_, startup_, end_, resume_, hangs_, invariants_,
-                audit_, workers_, halt_, ending_),
-      snapshot_(settings_, roster_, out_, training_, change_, recovery_, desired_, startup_, end_, health_, judge_),
-      state_record_(roster_, training_, change_, recovery_, desired_, resume_, end_) {
-  desired_.target = settings_.leased ? settings_.max_workers : settings_.start_workers;
-}
-
-Actions Membership::Impl::step(const Event& event, Instant now) {
-  if (broken_) return {};
-  out_.begin_step(now);
-  const Phase before = phase();
-  switch (handling(before, event)) {
-    case Handling::kIgnore:
-      return {};
-    case Handling::kRefuse:
-      if (request_of(event) != 0) requests_.refuse(request_of(event), requests_.refusal(before));
-      break;
-    case Handling::kHandle:
-      dispatch(event);
-      break;
-  }
-  const bool whole = out_.must_look();
-  while (out_.must_look() && !end_.over) advance();
-  if (const auto broken = find_broken(event, before, whole)) return end_process(event, *broken);
-  return out_.take_actions();
-}
-
-Phase Membership::Impl::phase() const {
-  if (end_.over) return Phase::kEnded;
-  if (end_.begun()) return Phase::kEnding;
-  if (training_.generation == 0) return Phase::kStarting;
-  if (resume_.waiting) return Phase::kResuming;
-  if (!recovery_.active()) return change_.stage == Stage::kIdle ? Phase::kTraining : Phase::kChanging;
-  if (change_.stage == Stage::kHalting) return Phase::kHalted;
-  return change_.stage == Stage::kGathering && startup_.min_timer != 0 ? Phase::kBelowMin : Phase::kRecovering;
-}
-
-// One comparison of the desired state with the actual one. It may cause another.
-void Membership::Impl::advance() {
-  out_.looked();
-  if (resume_.waiting) takeover_.advance();
-  lease_.advance();
-  warm_.advance();
-  if (recovery_.active()) {
-    gathering_.advance();
-  } else if (!end_.begun()) {
-    reconciler_.reconcile();
-  }
-  if (end_.begun() && !end_.over) ending_.advance_end();
-  if (!end_.over) hosts_.release_agents();
-}
-
-std::optional<std::string> Membership::Impl::find_broken(const Event& event, Phase before, bool whole) {
-  auto broken = invariants_.check(event, out_.actions(),
-                                  {roster_, training_.members, training_.generation, before, phase(), whole});
-  if (!broken && settings_.also_holds) broken = settings_.also_holds(out_.actions());
-  return broken;
-}
-
-// What a wrong state has decided must neither leave the process nor be in the journal that the next one reads.
-Actions Membership::Impl::end_process(const Event& event, const std::string& rule) {
-  broken_ = true;
-  (void)out_.take_actions();
-  out_.journal(record::InvariantBroken{core::name_of(event), rule}, true);
-  out_.emit(EndProcess{rule});
-  return out_.take_actions();
-}
-
-void Membership::Impl::dispatch(const Event& event) {
-  std::visit([this](const auto& content) { on(content); }, event);
-}
+static void on_message(Run&, Worker&, const protocol::WorkerAudit&) {}  // handled before, also of an unknown worker
+static void on_message(Run&, Worker&, const protocol::WorkerSwap&) {}   // a figure for display, kept by the edge
+static void on_message(Run&, Worker&, const protocol::BoardPut&) {}     // the board is the edge's
+static void on_message(Run&, Worker&, const protocol::BoardGet&) {}
 
 // An account counts whichever agent delivers it: an agent that was away may deliver that of a worker that has exited.
-void Membership::Impl::on(const WorkerMessage& event) {
+static void on(Run& run, const WorkerMessage& event) {
   if (const auto* account = std::get_if<protocol::WorkerAudit>(&event.message)) {
-    audit_.record(event.worker, *account);
-    ending_.account_arrived();
-    return;
+    return record_account(run, event.worker, *account);
   }
-  Worker* worker = roster_.worker(event.worker);
+  Worker* worker = run.roster.worker(event.worker);
   if (worker == nullptr) return;
-  std::visit([&](const auto& message) { on_message(*worker, message); }, event.message);
+  std::visit([&](const auto& message) { on_message(run, *worker, message); }, event.message);
 }
 
-void Membership::Impl::on(const TimerFired& event) {
-  const auto use = out_.take_timer(event.timer);
-  if (!use) return;
-  if (Worker* worker = roster_.worker(use->worker)) {
-    worker->timer = 0;
-    worker_timer_fired(use->kind, *worker);
-  }
-  timer_fired(*use);
-}
-
-void Membership::Impl::worker_timer_fired(TimerKind kind, Worker& worker) {
+static void worker_timer_fired(Run& run, TimerKind kind, Worker& worker) {
   switch (kind) {
     case TimerKind::kReady:
-      return workers_.expel_joiner(worker.id, "was not ready in time");
+      return expel_joiner(run, worker.id, "was not ready in time");
     case TimerKind::kLeave:
-      return workers_.stop(worker);
+      return stop_worker(run, worker);
     case TimerKind::kVanished:
-      return links_.vanished(worker);
+      return worker_vanished(run, worker);
     case TimerKind::kStacks:
-      return workers_.end_for_good(worker);
+      return end_for_good(run, worker);
     default:
       return;
   }
 }
 
-void Membership::Impl::timer_fired(const TimerUse& use) {
+static void timer_fired(Run& run, const TimerUse& use) {
   switch (use.kind) {
     case TimerKind::kStart:
-      startup_.timer = 0;
-      startup_.expired = true;
-      return out_.look_again();
+      run.startup.timer = 0;
+      run.startup.expired = true;
+      return run.out.look_again();
     case TimerKind::kFixed:
-      startup_.fixed = startup_.is_plain();
-      return out_.look_again();
+      run.startup.fixed = run.startup.is_plain();
+      return run.out.look_again();
     case TimerKind::kAgentLook:
-      return agents_.look_at(use.agent);
+      return look_at_agent(run, use.agent);
     case TimerKind::kReconnect:
-      return links_.reconnect_timed_out(use.agent);
+      return reconnect_timed_out(run, use.agent);
     case TimerKind::kRelaunch:
-      return links_.relaunch(use.agent);
+      return relaunch_host(run, use.agent);
     case TimerKind::kPrepare:
-      return runner_.prepare_timed_out();
+      return prepare_timed_out(run);
     case TimerKind::kRetry:
-      return runner_.retry();
+      return retry_change(run);
     case TimerKind::kHalt:
-      return halt_.halt_timed_out();
+      return halt_timed_out(run);
     case TimerKind::kWaitForMin:
-      return shortage_.expired();
+      return shortage_expired(run);
     case TimerKind::kGrace:
-      return ending_.grace_expired();
+      return grace_expired(run);
     case TimerKind::kEnd:
-      return ending_.end_run();
+      return end_run(run);
     case TimerKind::kNotices:
-      return notices_.answer_notices();
+      return answer_notices(run);
     case TimerKind::kHold:
-      desired_.hold_timer = 0;
-      return desired_.release_size("the time for which a user held it is over", out_);
+      run.desired.hold_timer = 0;
+      return release_size(run, "the time for which a user held it is over");
     case TimerKind::kCooled:
-      desired_.unmet.clear();
-      return out_.look_again();
+      run.desired.unmet.clear();
+      return run.out.look_again();
     case TimerKind::kReady:
     case TimerKind::kLeave:
     case TimerKind::kVanished:
     case TimerKind::kStacks:
       return;  // of a worker
   }
+}
+
+static void on(Run& run, const TimerFired& event) {
+  const auto use = run.out.take_timer(event.timer);
+  if (!use) return;
+  if (Worker* worker = run.roster.worker(use->worker)) {
+    worker->timer = 0;
+    worker_timer_fired(run, use->kind, *worker);
+  }
+  timer_fired(run, *use);
+}
+
+// One comparison of the desired state with the actual one. It may cause another.
+static void advance(Run& run) {
+  run.out.looked();
+  if (run.takeover.waiting) advance_takeover(run);
+  halt_for_lease(run);
+  end_unneeded_warm(run);
+  if (run.recovery.active()) {
+    advance_recovery(run);
+  } else if (!run.end.begun()) {
+    reconcile(run);
+  }
+  if (run.end.begun() && !run.end.over) advance_end(run);
+  if (!run.end.over) release_agents(run);
+}
+
+static Phase phase_of(const Run& run) {
+  if (run.end.over) return Phase::kEnded;
+  if (run.end.begun()) return Phase::kEnding;
+  if (run.training.generation == 0) return Phase::kStarting;
+  if (run.takeover.waiting) return Phase::kResuming;
+  if (!run.recovery.active()) return run.change.stage == Stage::kIdle ? Phase::kTraining : Phase::kChanging;
+  if (run.change.stage == Stage::kHalting) return Phase::kHalted;
+  return run.change.stage == Stage::kGathering && run.startup.min_timer != 0 ? Phase::kBelowMin : Phase::kRecovering;
+}
+
+static std::optional<std::string> find_broken(Run& run, const Event& event, Phase before, bool whole) {
+  auto broken =
+      run.invariants.check(event, run.out.actions(),
+                           {run.roster, run.training.members, run.training.generation, before, phase_of(run), whole});
+  if (!broken && run.settings.also_holds) broken = run.settings.also_holds(run.out.actions());
+  return broken;
+}
+
+// What a wrong state has decided must neither leave the process nor be in the journal that the next one reads.
+static Actions end_process(Run& run, const Event& event, const std::string& rule) {
+  run.broken = true;
+  (void)run.out.take_actions();
+  run.out.journal(record::InvariantBroken{name_of(event), rule}, true);
+  run.out.emit(EndProcess{rule});
+  return run.out.take_actions();
+}
+
+Membership::Membership(RunSettings settings, std::function<Token()> make_token)
+    : run_(std::make_unique<Run>(std::move(settings), std::move(make_token))) {}
+Membership::~Membership() = default;
+Membership::Membership(Membership&&) noexcept = default;
+Membership& Membership::operator=(Membership&&) noexcept = default;
+
+Actions Membership::step(const Event& event, Instant now) {
+  Run& run = *run_;
+  if (run.broken) return {};
+  run.out.begin_step(now);
+  const Phase before = phase_of(run);
+  switch (handling(before, event)) {
+    case Handling::kIgnore:
+      return {};
+    case Handling::kRefuse:
+      refuse(run, request_of(event), refusal(run, before));
+      break;
+    case Handling::kHandle:
+      std::visit([&](const auto& content) { on(run, content); }, event);
+      break;
+  }
+  const bool whole = run.out.must_look();
+  while (run.out.must_look() && !run.end.over) advance(run);
+  if (const auto broken = find_broken(run, event, before, whole)) return end_process(run, event, *broken);
+  return run.out.take_actions();
+}
+
+RunView Membership::view() const {
+  return view_of_run(*run_);
+}
+Journal Membership::state_record() const {
+  return core::state_record(*run_);
+}
+bool Membership::ended() const {
+  return run_->end.over;
 }
 
 }  // namespace elastictrain::core

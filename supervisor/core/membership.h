@@ -1,6 +1,9 @@
 // Purpose: the run as a pure state machine. Events and the time go in, actions come out; no clock, no I/O, no threads,
 // no random source of its own (the caller passes in the generator of generation tokens).
 //
+// How it works: an event changes the state of the run (run.h) and what is desired of it; then `advance()` compares the
+// desired state with the actual one until nothing changes any more.
+//
 // Ownership: one per run. Thread: any one thread at a time. The invariants of invariants.h hold after every step().
 #pragma once
 
@@ -14,6 +17,8 @@
 #include "supervisor/protocol/ids.h"
 
 namespace elastictrain::core {
+
+struct Run;
 
 class Membership {
  public:
@@ -32,8 +37,7 @@ class Membership {
   bool ended() const;
 
  private:
-  class Impl;
-  std::unique_ptr<Impl> impl_;
+  std::unique_ptr<Run> run_;
 };
 
 }  // namespace elastictrain::core

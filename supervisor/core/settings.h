@@ -58,6 +58,11 @@ struct FailureSettings {
   Millis stacks_timeout{500};
 };
 
+// The status of a run that trained to its end with samples missing or repeated, or with unequal parameters.
+inline constexpr int kStatusAuditFailed = 94;
+inline constexpr int kStatusLastStateLost = 74;  // of a run that ended as it should: its last state is on no disk
+inline constexpr int kStatusComeAgain = 75;
+
 // How a run ends, for whoever started it.
 struct RunResult {
   int status = 0;

@@ -1,6 +1,6 @@
 #include "supervisor/core/stop_cause.h"
 
-#include "supervisor/core/run_end.h"
+#include "supervisor/core/settings.h"
 
 namespace elastictrain::core {
 

@@ -17,9 +17,9 @@ MACHINE = "train/session/worker_machine.cc"
 # name: (file, text, replacement, checks that may catch it); several texts and replacements where the product checks twice
 MUTANTS = {
     "stale_halted_counts": (
-        CORE + "halt.cc",
-        "if (change_.stage != Stage::kHalting || message.fence != recovery_.fence) return;",
-        "if (change_.stage != Stage::kHalting) return;",
+        CORE + "recovering.cc",
+        "if (run.change.stage != Stage::kHalting || message.fence != run.recovery.fence) return;",
+        "if (run.change.stage != Stage::kHalting) return;",
         {"only_who_answered", "holders_hold", "state_is_latest", "bit_identity", "behind_no_fence", "core_invariants"}),
     "rank_used_twice": (
         CORE + "swap_plan.cc", "{from.worker, rank, on_host", "{from.worker, rank / 2, on_host",
@@ -33,44 +33,44 @@ MUTANTS = {
         "merge(slice(state.returned, reused, count_of(state.returned) - reused), uncounted.first(0));",
         {"exactly_once", "ledger_agrees"}),
     "donor_is_behind": (
-        CORE + "recovery.cc",
+        CORE + "run.cc",
         "if (!answer.has_state || !answer.in_loop || answer.committed_step != resume_step) return false;",
         "if (!answer.has_state || !answer.in_loop) return false;", {"holders_hold", "state_is_latest", "bit_identity"}),
     "first_answer_decides": (
-        CORE + "halt.cc",
-        "recovery_.resume_step = std::max(recovery_.resume_step, answer.committed_step);",
-        "if (recovery_.resume_step == 0) recovery_.resume_step = answer.committed_step;",
+        CORE + "recovering.cc",
+        "run.recovery.resume_step = std::max(run.recovery.resume_step, answer.committed_step);",
+        "if (run.recovery.resume_step == 0) run.recovery.resume_step = answer.committed_step;",
         {"state_is_latest", "holders_hold", "one_surviving_history"}),
     "commit_before_all_prepared": (
-        CORE + "change_runner.cc",
-        ("  if (change_.waiting.empty()) commit();",
-         "  ET_CHECK(change_.stage == Stage::kPreparing && change_.waiting.empty(),\n"
+        CORE + "changing.cc",
+        ("  if (run.change.waiting.empty()) commit_change(run);",
+         "  ET_CHECK(run.change.stage == Stage::kPreparing && run.change.waiting.empty(),\n"
          "           \"a change is committed when every worker is prepared\");\n"),
-        ("  commit();", ""),
+        ("  commit_change(run);", ""),
         {"commit_after_prepared", "core_invariants"}),
     "number_reused_after_cancel": (
-        CORE + "change_runner.cc", "out_.send(plans_.addressees(), protocol::Cancel{change_.generation});",
-        "out_.send(plans_.addressees(), protocol::Cancel{change_.generation});\n    --training_.issued;",
+        CORE + "changing.cc", "run.out.send(addressees(run), protocol::Cancel{run.change.generation});",
+        "run.out.send(addressees(run), protocol::Cancel{run.change.generation});\n    --run.training.issued;",
         {"numbers_used_once", "core_invariants"}),
     "recovery_without_an_answer": (
-        CORE + "gathering.cc",
-        "if (change_.stage == Stage::kHalting && recovery_.waiting.empty()) halt_.settle();",
-        "if (change_.stage == Stage::kHalting && recovery_.waiting.size() <= 1) {\n"
-        "    for (WorkerId id : recovery_.waiting) {\n"
-        "      if (Worker* late = roster_.worker(id); late != nullptr && !late->halted) late->halted.emplace();\n"
+        CORE + "recovering.cc",
+        "if (run.change.stage == Stage::kHalting && run.recovery.waiting.empty()) settle_halt(run);",
+        "if (run.change.stage == Stage::kHalting && run.recovery.waiting.size() <= 1) {\n"
+        "    for (WorkerId id : run.recovery.waiting) {\n"
+        "      if (Worker* late = run.roster.worker(id); late != nullptr && !late->halted) late->halted.emplace();\n"
         "    }\n"
-        "    halt_.settle();\n"
+        "    settle_halt(run);\n"
         "  }",
         {"only_who_answered", "core_invariants", "state_is_latest", "holders_hold"}),
     "resume_forgets_a_number": (
-        CORE + "takeover.cc", "training_.issued = event.issued;", "training_.issued = event.generation;",
+        CORE + "takeover.cc", "run.training.issued = event.issued;", "run.training.issued = event.generation;",
         {"numbers_used_once"}),
     "drain_ends_with_its_supervisor": (
         CORE + "takeover.cc", "for (const Resumed::AgentPlace& place : event.agents) {",
         "for (const Resumed::AgentPlace& place : event.agents) {\n    if (place.drained) continue;", {"drain_stays"}),
     "warm_process_in_a_taken_slot": (
-        CORE + "warm.cc", "      if (may_stay(agent, process)) return false;",
-        "      if (settings_.keeps_warm || may_stay(agent, process)) return false;", {"warm_is_alone"}),
+        CORE + "hosts.cc", "      if (may_stay(run, agent, process)) return false;",
+        "      if (run.settings.keeps_warm || may_stay(run, agent, process)) return false;", {"warm_is_alone"}),
     "checkpoint_fence_ignored": (
         "train/checkpoint/lineage.cc", "    if (!is_fenced_out(identity, lineage)) valid.push_back(identity);",
         "    valid.push_back(identity);", {"no_fenced_checkpoint", "newest_checkpoint"}),

@@ -5,7 +5,7 @@
 #include <utility>
 
 #include "supervisor/core/failure_budget.h"
-#include "supervisor/core/run_end.h"
+#include "supervisor/core/settings.h"
 #include "tests/simulation/agent_process.h"
 #include "tests/simulation/supervisor_process.h"
 #include "tests/simulation/worker_process.h"

@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "supervisor/core/journal_fold.h"
-#include "supervisor/core/run_end.h"
+#include "supervisor/core/settings.h"
 #include "supervisor/protocol/limits.h"
 
 using namespace elastictrain;
@@ -18,9 +18,9 @@ using namespace elastictrain::core;
 
 namespace {
 
-class Run {
+class Scene {
  public:
-  explicit Run(RunSettings settings) : machine_(std::move(settings), [] { return Token{}; }) {}
+  explicit Scene(RunSettings settings) : machine_(std::move(settings), [] { return Token{}; }) {}
 
   static RunSettings settings(std::uint32_t start, std::uint32_t max) {
     RunSettings settings;
@@ -101,9 +101,9 @@ class Run {
 };
 
 int status_after_exit(std::int32_t code, std::int32_t signal) {
-  RunSettings settings = Run::settings(1, 1);
+  RunSettings settings = Scene::settings(1, 1);
   settings.failures.max_crashes = 0;
-  Run run(settings);
+  Scene run(settings);
   run.train(1, 1);
   run.feed(WorkerExited{WorkerId{1}, code, signal, {}});
   const auto* end = run.last<EndRun>();
@@ -123,7 +123,7 @@ TEST_CASE("the status of a failed worker becomes the status of the run") {
 }
 
 TEST_CASE("a program that cannot be started is tried once in each place, told once for a host, and gives the status") {
-  Run run(Run::settings(2, 2));
+  Scene run(Scene::settings(2, 2));
   run.feed(HostsOffered{{{"A", 2}}});
   run.feed(AgentConnected{AgentId{1}});
   const auto fail = [&](std::uint32_t worker) {
@@ -141,7 +141,7 @@ TEST_CASE("a program that cannot be started is tried once in each place, told on
 }
 
 TEST_CASE("the view of a run says which new worker could not be started, and why a host is lost") {
-  Run run(Run::settings(2, 2));
+  Scene run(Scene::settings(2, 2));
   run.feed(HostsOffered{{{"A", 1}, {"B", 1}, {"C", 1}}});
   run.feed(AgentConnected{AgentId{1}});
   run.feed(AgentConnected{AgentId{2}});
@@ -154,7 +154,7 @@ TEST_CASE("the view of a run says which new worker could not be started, and why
 }
 
 TEST_CASE("a run that starts again does not say how many workers can train before it has asked a host") {
-  Run run(Run::settings(2, 2));
+  Scene run(Scene::settings(2, 2));
   Resumed again;
   again.issued = 2;
   again.lineage = {{1, 1}};
@@ -167,7 +167,7 @@ TEST_CASE("a run that starts again does not say how many workers can train befor
 }
 
 TEST_CASE("an answer to a cancelled plan does not count for its successor") {
-  Run run(Run::settings(1, 3));
+  Scene run(Scene::settings(1, 3));
   run.train(1, 3);
   run.feed(Resize{1, 3, ""});
   run.ready(2);
@@ -182,7 +182,7 @@ TEST_CASE("an answer to a cancelled plan does not count for its successor") {
 }
 
 TEST_CASE("a worker that starts is told the epoch of a member that has trained") {
-  Run run(Run::settings(1, 2));
+  Scene run(Scene::settings(1, 2));
   run.train(1, 2);
   const auto answer_to = [&](std::uint32_t worker) {
     run.say(worker, protocol::WorkerAsksEpoch{});
@@ -200,7 +200,7 @@ TEST_CASE("a worker that starts is told the epoch of a member that has trained")
 }
 
 TEST_CASE("stale and foreign messages change nothing") {
-  Run run(Run::settings(1, 2));
+  Scene run(Scene::settings(1, 2));
   run.train(1, 2);
   CHECK(run.say(1, protocol::WorkerPrepared{1}).empty());
   CHECK(run.say(1, protocol::WorkerActive{1, 1, 0}).empty());
@@ -215,7 +215,7 @@ TEST_CASE("stale and foreign messages change nothing") {
 }
 
 TEST_CASE("an unknown agent is stopped") {
-  Run run(Run::settings(1, 1));
+  Scene run(Scene::settings(1, 1));
   run.train(1, 1);
   run.feed(AgentConnected{AgentId{42}});
   REQUIRE(run.last<StopAgent>() != nullptr);
@@ -223,7 +223,7 @@ TEST_CASE("an unknown agent is stopped") {
 }
 
 TEST_CASE("an agent's report cannot speak for the workers of another") {
-  Run run(Run::settings(2, 2));
+  Scene run(Scene::settings(2, 2));
   run.feed(HostsOffered{{{"A", 1}, {"B", 1}}});
   run.feed(AgentConnected{AgentId{1}});
   run.feed(AgentConnected{AgentId{2}});
@@ -237,7 +237,7 @@ TEST_CASE("an agent's report cannot speak for the workers of another") {
 }
 
 TEST_CASE("a commit and the end are on disk before they happen") {
-  Run run(Run::settings(1, 1));
+  Scene run(Scene::settings(1, 1));
   run.feed(HostsOffered{{{"A", 1}}});
   run.feed(AgentConnected{AgentId{1}});
   run.ready(1);
@@ -257,7 +257,7 @@ TEST_CASE("a commit and the end are on disk before they happen") {
 }
 
 TEST_CASE("a library of another protocol version is named and stopped") {
-  Run run(Run::settings(1, 2));
+  Scene run(Scene::settings(1, 2));
   run.train(1, 2);
   run.feed(Resize{1, 2, ""});
   run.say(2, protocol::WorkerHello{99, WorkerId{2}, 1, "9.9"});
@@ -266,7 +266,7 @@ TEST_CASE("a library of another protocol version is named and stopped") {
 }
 
 TEST_CASE("audit records find samples that count twice, and the end sums them up") {
-  Run run(Run::settings(1, 1));
+  Scene run(Scene::settings(1, 1));
   run.train(1, 1);
   protocol::AuditStep step;
   step.step = 1;
@@ -288,7 +288,7 @@ TEST_CASE("audit records find samples that count twice, and the end sums them up
 }
 
 TEST_CASE("a run whose workers have different parameters ends with the status of a failed audit") {
-  Run run(Run::settings(2, 2));
+  Scene run(Scene::settings(2, 2));
   run.train(2, 2);
   for (std::uint32_t id : {1, 2}) {
     protocol::AuditStep step{.generation = 1, .step = 1, .first_position = 32 * id, .count = 32, .hashed = true};
@@ -303,7 +303,7 @@ TEST_CASE("a run whose workers have different parameters ends with the status of
 }
 
 TEST_CASE("the account of a lost worker still counts") {
-  Run run(Run::settings(1, 1));
+  Scene run(Scene::settings(1, 1));
   run.train(1, 1);
   const protocol::WorkerAudit audit{{{.generation = 1, .step = 1, .count = 32}}};
   run.say(1, audit);
@@ -313,7 +313,7 @@ TEST_CASE("the account of a lost worker still counts") {
 }
 
 TEST_CASE("a supervisor that takes over during a restart knows its start point") {
-  Run run(Run::settings(1, 1));
+  Scene run(Scene::settings(1, 1));
   Resumed resumed;
   resumed.agents = {{AgentId{1}, "A", 1}};
   resumed.workers = {{WorkerId{7}, AgentId{1}, 0}};
@@ -340,7 +340,7 @@ TEST_CASE("a supervisor that takes over during a restart knows its start point")
 }
 
 TEST_CASE("a worker that left while there was no supervisor is not a loss") {
-  Run run(Run::settings(1, 2));
+  Scene run(Scene::settings(1, 2));
   Resumed resumed;
   resumed.agents = {{AgentId{1}, "A", 1}, {AgentId{2}, "B", 1}};
   resumed.workers = {{WorkerId{1}, AgentId{1}, 0}, {WorkerId{2}, AgentId{2}, 0}};
@@ -364,7 +364,7 @@ TEST_CASE("a worker that left while there was no supervisor is not a loss") {
 }
 
 TEST_CASE("a worker that exits cleanly after the program has finished elsewhere does not fail the run") {
-  Run run(Run::settings(2, 2));
+  Scene run(Scene::settings(2, 2));
   run.train(2, 2);
   run.say(1, protocol::WorkerFinished{1});
   run.feed(WorkerExited{WorkerId{1}, 0, 0, {}});
@@ -374,9 +374,9 @@ TEST_CASE("a worker that exits cleanly after the program has finished elsewhere 
 }
 
 TEST_CASE("the view lists members by rank, then the others") {
-  RunSettings settings = Run::settings(2, 4);
+  RunSettings settings = Scene::settings(2, 4);
   settings.spares = 1;
-  Run run(settings);
+  Scene run(settings);
   run.train(2, 4);
   const RunView view = run.machine_.view();
   REQUIRE(view.workers.size() == 3);
@@ -388,7 +388,7 @@ TEST_CASE("the view lists members by rank, then the others") {
 }
 
 TEST_CASE("requests after the end are refused, each with one answer") {
-  Run run(Run::settings(1, 1));
+  Scene run(Scene::settings(1, 1));
   run.train(1, 1);
   run.say(1, protocol::WorkerFinished{5});
   run.feed(WorkerExited{WorkerId{1}, 0, 0, {}});
@@ -402,7 +402,7 @@ TEST_CASE("requests after the end are refused, each with one answer") {
 namespace {
 
 RunSettings of_program(std::uint32_t start, std::uint32_t max) {
-  RunSettings settings = Run::settings(start, max);
+  RunSettings settings = Scene::settings(start, max);
   settings.batch.per_worker = 32;
   settings.batch_of_program = true;
   settings.learning_rate.rule = LearningRateRule::kLinear;
@@ -410,7 +410,7 @@ RunSettings of_program(std::uint32_t start, std::uint32_t max) {
 }
 
 RunSettings with_policy(std::uint32_t start, std::uint32_t max) {
-  RunSettings settings = Run::settings(start, max);
+  RunSettings settings = Scene::settings(start, max);
   settings.policy_sizes = true;
   return settings;
 }
@@ -422,7 +422,7 @@ Resize by_policy(std::uint32_t target) {
 }  // namespace
 
 TEST_CASE("the program's batch counts where the user gave none, and is what the learning rate was chosen for") {
-  Run run(of_program(2, 3));
+  Scene run(of_program(2, 3));
   run.train(2, 3, 64);
   CHECK(run.machine_.view().global_batch == 128);
   CHECK(run.machine_.view().batch.per_worker == 64);
@@ -438,7 +438,7 @@ TEST_CASE("the program's batch counts where the user gave none, and is what the 
 }
 
 TEST_CASE("a program's batch of all workers is divided among them at every size, and by the next supervisor") {
-  Run run(of_program(2, 3));
+  Scene run(of_program(2, 3));
   run.batch_of_all_ = true;
   run.train(2, 3, 64);
   CHECK(run.machine_.view().global_batch == 64);
@@ -447,27 +447,27 @@ TEST_CASE("a program's batch of all workers is divided among them at every size,
   run.grow_to(3, 64);
   CHECK(run.machine_.view().global_batch == 64);
   CHECK(run.machine_.view().learning_rate_factor == 1);
-  Run next(of_program(2, 3));
+  Scene next(of_program(2, 3));
   next.feed(run.fold_.result());
   CHECK(next.machine_.view().batch.max_global == 64);
 }
 
 TEST_CASE("a user's batch counts before the program's, and a program that names none gets the default") {
-  Run run(Run::settings(1, 1));
+  Scene run(Scene::settings(1, 1));
   run.train(1, 1, 64);
   CHECK(run.machine_.view().global_batch == 32);
-  Run silent(of_program(1, 1));
+  Scene silent(of_program(1, 1));
   silent.train(1, 1);
   CHECK(silent.machine_.view().global_batch == 32);
 }
 
 TEST_CASE("a user's batch is that of one of the batches from which a program makes a step") {
-  RunSettings settings = Run::settings(1, 2);
+  RunSettings settings = Scene::settings(1, 2);
   settings.batch.per_worker = settings.batch_of_user = 16;
   settings.learning_rate.rule = LearningRateRule::kLinear;
   protocol::WorkerReady accumulates{{}, 100, 1, 1000, 32};
   accumulates.division = {.is_known = true, .batches_per_step = 4};
-  Run run(settings);
+  Scene run(settings);
   run.feed(HostsOffered{{{"A", 1}}});
   run.feed(AgentConnected{AgentId{1}});
   run.hello(1);
@@ -475,13 +475,13 @@ TEST_CASE("a user's batch is that of one of the batches from which a program mak
   CHECK(run.machine_.view().batch.per_worker == 64);
   CHECK(run.machine_.view().base_batch == 64);
   CHECK(run.machine_.view().learning_rate_factor == 1);
-  Run next(settings);  // a supervisor that takes over does not multiply again
+  Scene next(settings);  // a supervisor that takes over does not multiply again
   next.feed(run.fold_.result());
   CHECK(next.machine_.view().batch.per_worker == 64);
 }
 
 TEST_CASE("a worker that asks for another batch than the first one is refused with both") {
-  Run run(of_program(1, 2));
+  Scene run(of_program(1, 2));
   run.train(1, 2, 64);
   run.feed(Resize{1, 2, ""});
   run.ready(2, 48);
@@ -493,7 +493,7 @@ TEST_CASE("a worker that asks for another batch than the first one is refused wi
 
 TEST_CASE("a worker that divides its data in another way is refused with both values") {
   const auto refusal_of = [](const std::function<void(protocol::WorkerReady&)>& change) {
-    Run run(Run::settings(2, 2));
+    Scene run(Scene::settings(2, 2));
     protocol::WorkerReady first{{}, 100, 1, 1000};
     first.division = {.is_known = true, .seed = 7};
     run.feed(HostsOffered{{{"A", 2}}});
@@ -524,17 +524,17 @@ TEST_CASE("a worker that divides its data in another way is refused with both va
 }
 
 TEST_CASE("a supervisor that takes over keeps the program's batch, also beside a policy's") {
-  Run first(of_program(1, 2));
+  Scene first(of_program(1, 2));
   first.train(1, 2, 64);
   first.feed(UpdatePlan{.per_worker = 16, .reason = "noise"});
-  Run next(of_program(1, 2));
+  Scene next(of_program(1, 2));
   next.feed(first.fold_.result());
   CHECK(next.machine_.view().batch.per_worker == 16);
   CHECK(next.machine_.view().base_batch == 64);
 }
 
 TEST_CASE("a user's size holds against a policy until it is given back") {
-  Run run(with_policy(2, 4));
+  Scene run(with_policy(2, 4));
   run.train(2, 4);
   run.feed(Resize{.request = 1, .target = 3});
   CHECK(run.last<Reply>()->text.find("resize auto") != std::string::npos);
@@ -550,7 +550,7 @@ TEST_CASE("a user's size holds against a policy until it is given back") {
 }
 
 TEST_CASE("a size that is held for a time goes back to the policy after it") {
-  Run run(with_policy(2, 4));
+  Scene run(with_policy(2, 4));
   run.train(2, 4);
   run.feed(Resize{.request = 1, .target = 2, .hold_for = Millis(60'000)});
   const std::uint64_t timer = run.newest_timer_;
@@ -565,20 +565,20 @@ TEST_CASE("a size that is held for a time goes back to the policy after it") {
 }
 
 TEST_CASE("a held size is held by the supervisor that takes over") {
-  Run first(with_policy(2, 4));
+  Scene first(with_policy(2, 4));
   first.train(2, 4);
   first.feed(Resize{.request = 1, .target = 2});
-  Run next(with_policy(2, 4));
+  Scene next(with_policy(2, 4));
   next.feed(first.fold_.result());
   CHECK(next.machine_.view().held);
   first.feed(Resize{.request = 2, .target = 0});
-  Run later(with_policy(2, 4));
+  Scene later(with_policy(2, 4));
   later.feed(first.fold_.result());
   CHECK_FALSE(later.machine_.view().held);
 }
 
 TEST_CASE("without a policy nothing is held, and there is nothing to give the size back to") {
-  Run run(Run::settings(2, 4));
+  Scene run(Scene::settings(2, 4));
   run.train(2, 4);
   run.feed(Resize{.request = 1, .target = 2});
   CHECK_FALSE(run.machine_.view().held);
@@ -588,7 +588,7 @@ TEST_CASE("without a policy nothing is held, and there is nothing to give the si
 }
 
 TEST_CASE("a policy's resize undoes neither a user's replace nor a user's drain") {
-  Run run(with_policy(2, 4));
+  Scene run(with_policy(2, 4));
   run.feed(HostsOffered{{{"A", 2}, {"B", 2}}});
   run.feed(AgentConnected{AgentId{1}});
   run.feed(AgentConnected{AgentId{2}});

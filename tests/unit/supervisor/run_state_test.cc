@@ -49,9 +49,9 @@ std::string text_of(const Resumed& run) {
   return text;
 }
 
-class Run {
+class Scene {
  public:
-  Run() : machine_(settings(), [this] { return Token{static_cast<std::uint8_t>(++tokens_)}; }) {
+  Scene() : machine_(settings(), [this] { return Token{static_cast<std::uint8_t>(++tokens_)}; }) {
     journal_.take(R"({"event":"run_opened","start_workers":2})");
   }
 
@@ -109,50 +109,50 @@ class Run {
 }  // namespace
 
 TEST_CASE("one record of the whole state equals all the records before it") {
-  const std::vector<std::pair<const char*, std::function<void(Run&)>>> story{
+  const std::vector<std::pair<const char*, std::function<void(Scene&)>>> story{
       {"hosts",
-       [](Run& run) {
+       [](Scene& run) {
          run.feed(HostsOffered{{{"A", 2}, {"B", 2}}});
        }},
       {"up",
-       [](Run& run) {
+       [](Scene& run) {
          run.feed(AgentConnected{AgentId{1}, {}});
        }},
       {"all up",
-       [](Run& run) {
+       [](Scene& run) {
          run.feed(AgentConnected{AgentId{2}, {}});
        }},
-      {"ready", [](Run& run) { run.ready(1); }},
-      {"prepare", [](Run& run) { run.ready(2); }},
-      {"prepared", [](Run& run) { run.prepared(1); }},
-      {"commit", [](Run& run) { run.prepared(2); }},
-      {"active", [](Run& run) { run.active(1, 1); }},
-      {"generation", [](Run& run) { run.active(2, 1); }},
+      {"ready", [](Scene& run) { run.ready(1); }},
+      {"prepare", [](Scene& run) { run.ready(2); }},
+      {"prepared", [](Scene& run) { run.prepared(1); }},
+      {"commit", [](Scene& run) { run.prepared(2); }},
+      {"active", [](Scene& run) { run.active(1, 1); }},
+      {"generation", [](Scene& run) { run.active(2, 1); }},
       {"resize",
-       [](Run& run) {
+       [](Scene& run) {
          run.feed(Resize{1, 3, "more"});
        }},
-      {"declined", [](Run& run) { run.say(3, protocol::WorkerDeclines{"no"}); }},
-      {"refused", [](Run& run) { run.say(4, protocol::WorkerDeclines{"no"}); }},
+      {"declined", [](Scene& run) { run.say(3, protocol::WorkerDeclines{"no"}); }},
+      {"refused", [](Scene& run) { run.say(4, protocol::WorkerDeclines{"no"}); }},
       {"resize again",
-       [](Run& run) {
+       [](Scene& run) {
          run.feed(Resize{2, 3, "more"});
        }},
-      {"join", [](Run& run) { run.ready(5); }},
+      {"join", [](Scene& run) { run.ready(5); }},
       {"notice",
-       [](Run& run) {
+       [](Scene& run) {
          run.feed(HostNoticed{AgentId{2}, "it goes away"});
        }},
       {"abort",
-       [](Run& run) {
+       [](Scene& run) {
          run.feed(WorkerExited{WorkerId{2}, 0, 9, {}});
        }},
-      {"recover", [](Run& run) { run.halted(1, 5); }},
-      {"recover prepared", [](Run& run) { run.prepared(1); }},
-      {"recovered", [](Run& run) { run.active(1, 6); }},
-      {"finished", [](Run& run) { run.say(1, protocol::WorkerFinished{9}); }},
+      {"recover", [](Scene& run) { run.halted(1, 5); }},
+      {"recover prepared", [](Scene& run) { run.prepared(1); }},
+      {"recovered", [](Scene& run) { run.active(1, 6); }},
+      {"finished", [](Scene& run) { run.say(1, protocol::WorkerFinished{9}); }},
   };
-  Run run;
+  Scene run;
   for (const auto& [name, event] : story) {
     event(run);
     INFO(name);

@@ -1,0 +1,299 @@
+#include "supervisor/core/agents.h"
+
+#include <algorithm>
+#include <functional>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "supervisor/core/ending.h"
+#include "supervisor/core/hanging.h"
+#include "supervisor/core/hosts.h"
+#include "supervisor/core/losing.h"
+#include "supervisor/core/newcomers.h"
+#include "supervisor/core/starting.h"
+#include "supervisor/core/workers.h"
+#include "supervisor/protocol/duration_text.h"
+
+namespace elastictrain::core {
+
+static void watch_agent(Run& run, Agent& agent) {
+  agent.timer = run.out.arm({TimerKind::kAgentLook, {}, agent.id}, run.agent_detector.watch(agent.id, run.out.now()));
+}
+
+static void note_report(Run& run, Agent& agent) {
+  agent.last_seen = run.out.now();
+  if (!run.agent_detector.on_message(agent.id, run.out.now())) return;
+  agent.suspect = false;
+  run.out.journal(record::AgentHealthy{agent.host, agent.id});
+}
+
+// Messages that arrived while no supervisor was connected.
+static void resend(Run& run, Worker& worker) {
+  const WorkerId id = worker.id;
+  if (worker.hung()) {
+    end_for_good(run, worker);
+  } else if (worker.stop_sent()) {
+    run.out.emit(StopWorker{id, static_cast<std::uint64_t>(run.settings.grace.count())});
+  } else if (worker.end_order == EndOrder::kDismiss) {
+    run.out.send({id}, protocol::Dismiss{"not needed"});
+  } else if (run.recovery.waiting.contains(id)) {
+    run.out.send({id}, protocol::Abort{run.recovery.fence, run.recovery.cause()});
+  } else if (run.change.stage == Stage::kPreparing && run.change.waiting.contains(id)) {
+    run.out.send({id}, protocol::Prepare{run.change.plan});
+  } else if (run.change.stage == Stage::kCommitted && run.change.waiting.contains(id)) {
+    run.out.send({id}, protocol::Commit{run.change.generation});
+  }
+}
+
+// `living` are the workers that its agent still has.
+static void agent_came_back(Run& run, Agent& agent, const std::vector<WorkerId>& living) {
+  agent.cut_off = false;
+  run.out.cancel(agent.reconnect_timer);
+  run.out.journal(record::AgentBack{agent.host, agent.id});
+  note_report(run, agent);
+  if (agent.timer == 0) watch_agent(run, agent);
+  run.out.look_again();
+  const std::set<WorkerId> workers = agent.workers;
+  for (WorkerId id : workers) {
+    Worker& worker = *run.roster.worker(id);
+    const bool lives = std::find(living.begin(), living.end(), id) != living.end();
+    if (lives) {
+      resend(run, worker);
+    } else if (!worker.greeted() && !worker.seated()) {
+      // The order to start it was lost with the connection, or its exit is reported next and finds it gone.
+      run.out.journal(record::SpawnLost{id});
+      remove_worker(run, id);
+    } else {
+      // Its exit is reported by a separate event, unless that was lost too.
+      run.out.cancel(worker.timer);
+      worker.timer = run.out.arm({TimerKind::kVanished, id, {}}, run.out.now() + run.settings.failures.halt_timeout);
+    }
+  }
+}
+
+static void connected(Run& run, const AgentConnected& event) {
+  Agent* agent = run.roster.agent(event.agent);
+  const bool unwanted = agent == nullptr || agent->stopping || agent->link == Link::kDown;
+  const bool known = !unwanted && agent->link == Link::kUp;
+  if (unwanted || (run.end.begun() && !known)) {
+    if (agent != nullptr && !unwanted) {
+      agent->link = Link::kUp;
+      stop_agent(run, *agent);
+    } else {
+      run.out.emit(StopAgent{event.agent, static_cast<std::uint64_t>(run.settings.grace.count())});
+    }
+    return;
+  }
+  if (agent->link == Link::kUp) {
+    agent_came_back(run, *agent, event.workers);
+    return;
+  }
+  agent->link = Link::kUp;
+  agent->awaited = false;
+  agent->last_seen = run.out.now();
+  run.out.journal(record::AgentConnected{agent->host, agent->id});
+  watch_agent(run, *agent);
+  run.out.look_again();
+}
+
+void on(Run& run, const AgentConnected& event) {
+  connected(run, event);
+  on(run, WarmReported{event.agent, event.warm});
+}
+
+void on(Run& run, const AgentReported& event) {
+  Agent* agent = run.roster.agent(event.agent);
+  if (agent == nullptr || agent->link != Link::kUp) return;
+  note_report(run, *agent);
+  for (const protocol::WorkerSample& sample : event.report.workers) {
+    Worker* worker = run.roster.worker(sample.worker);
+    if (worker == nullptr || worker->agent != agent->id) continue;
+    worker->quiet_ms = sample.quiet_ms;
+    if (sample.heartbeat.sequence < worker->heartbeat.sequence) continue;
+    worker->take(sample.heartbeat);
+    note_progress(run, sample.heartbeat);
+    note_heartbeat(run, sample.worker, sample.heartbeat);
+    for (const HangFinding& finding : run.hangs.on_sample(sample, run.out.now())) act_on_hang(run, finding);
+  }
+}
+
+void look_at_agent(Run& run, AgentId id) {
+  Agent* agent = run.roster.agent(id);
+  if (agent == nullptr || agent->link != Link::kUp) return;
+  agent->timer = 0;
+  const FailureDetector::Look look = run.agent_detector.look(id, run.out.now());
+  const auto silence = static_cast<std::uint64_t>(run.agent_detector.silence(id, run.out.now()).count());
+  if (look.verdict == Verdict::kDead) {
+    const std::string why = agent->cut_off ? " (" + agent->lost_reason + ")" : "";
+    if (!agent->cut_off && !agent->stopping) {
+      run.out.emit(StopAgent{id, static_cast<std::uint64_t>(run.settings.grace.count())});
+    }
+    if (!agent->cut_off) run.silent_agents.insert(id);
+    lose_agent(run, *agent, "no report arrived for " + protocol::duration_text(Millis(silence)) + why);
+    return;
+  }
+  if (look.changed) {
+    agent->suspect = true;
+    run.out.journal(record::AgentSuspect{agent->host, silence});
+  }
+  agent->timer = run.out.arm({TimerKind::kAgentLook, {}, id}, look.next);
+}
+
+// Agent and workers may still run: they continue training, and nothing is decided before the failure detector or a
+// survivor reports more.
+static void cut_off_agent(Run& run, Agent& agent, const std::string& reason) {
+  if (agent.cut_off) return;
+  agent.cut_off = true;
+  run.out.journal(record::AgentCutOff{agent.host, agent.id, reason});
+  agent.lost_reason = reason;
+  if (run.change.stage == Stage::kHalting && !run.recovery.suspicion.empty()) doubt_others(run, {});
+}
+
+void on(Run& run, const AgentLost& event) {
+  if (run.silent_agents.erase(event.agent) > 0) run.out.look_again();
+  Agent* agent = run.roster.agent(event.agent);
+  if (agent == nullptr || agent->link == Link::kDown) return;
+  const bool may_return = event.evidence == LossEvidence::kConnection && agent->link == Link::kUp && !agent->stopping;
+  if (may_return && run.end.mode != EndMode::kNow) {
+    cut_off_agent(run, *agent, event.reason);
+    return;
+  }
+  agent->awaited = event.evidence == LossEvidence::kNotYet && agent->link == Link::kLaunching;
+  lose_agent(run, *agent, event.reason);
+}
+
+static void lose_workers(Run& run, Agent& agent, const std::string& reason) {
+  const std::set<WorkerId> workers = agent.workers;
+  const bool plain = run.startup.is_plain();
+  std::vector<std::string> failed;
+  for (WorkerId id : workers) {
+    const Worker& worker = *run.roster.worker(id);
+    const bool over = worker.finished() || worker.left() || worker.dying();
+    const bool counts = worker.seated() || plain;
+    if (!over && counts) failed.push_back(name_of(run, worker));
+    if (!over && !counts) {
+      run.out.journal(record::Dropped{id, "host " + agent.host + " is lost"});
+    }
+    remove_worker(run, id);
+  }
+  if (failed.empty()) return;
+  std::string list;
+  for (const std::string& name : failed) list += (list.empty() ? "" : ", ") + name;
+  const std::string text = "host " + agent.host + " is lost with " + list + ": " + reason;
+  const std::string advice = ". Check the host and its network, then start the run again.";
+  if (plain) {
+    if (restart_plain(run, text)) return;
+    fail_run(run, 69, text + advice);
+    return;
+  }
+  lose_member(run, {FailureClass::kInfrastructure, kStatusUnavailable, agent.host, text, "", false});
+}
+
+// Between attempts to start a first agent: a second, then two, each less up to a half, so that hosts behind one machine
+// that limits its connections do not come back together. What is not expected to pass is tried like a host that cools
+// down.
+static Millis first_delay(const Run& run, const Agent& agent) {
+  if (!agent.awaited) return run.settings.failures.cool_down;
+  const Millis longest = run.settings.failures.relaunch * (agent.attempts == 0 ? 1 : 2);
+  const std::size_t spread = std::hash<std::string>()(agent.host + std::to_string(agent.attempts)) % 1000;
+  return longest - longest * static_cast<std::int64_t>(spread) / 2000;
+}
+
+// A host that is still on the list is tried again, after a longer delay if it keeps failing.
+static void schedule_relaunch(Run& run, Agent& agent) {
+  if (!agent.offered || agent.drain || run.end.begun()) return;
+  if (!run.startup.spawned ||
+      (agent.awaited && agent.attempts * run.settings.failures.relaunch < run.settings.start_timeout)) {
+    agent.timer = run.out.arm({TimerKind::kRelaunch, {}, agent.id}, run.out.now() + first_delay(run, agent));
+    return;
+  }
+  blame_host(run, {FailureClass::kInfrastructure, kStatusUnavailable, agent.host, agent.lost_reason, "", false});
+  const Instant soon = run.out.now() + run.settings.failures.relaunch;
+  const Instant when = std::max<Instant>(soon, run.health.cooled_until(agent.host, run.out.now()).value_or(soon));
+  agent.timer = run.out.arm({TimerKind::kRelaunch, {}, agent.id}, when);
+}
+
+void lose_agent(Run& run, Agent& agent, const std::string& reason) {
+  const bool is_told = agent.link == Link::kLaunching && agent.lost_reason == reason;  // of an earlier attempt
+  const bool expected = agent.stopping && agent.workers.empty();
+  const bool was_launching = agent.link == Link::kLaunching;
+  agent.link = Link::kDown;
+  agent.cut_off = false;
+  agent.lost_reason = reason;
+  run.out.cancel(agent.timer);
+  run.out.cancel(agent.reconnect_timer);
+  run.agent_detector.forget(agent.id);
+  run.out.look_again();
+  if (expected) {
+    run.out.journal(record::AgentEnded{agent.host, agent.id, reason});
+  } else {
+    run.out.journal(record::AgentLost{agent.host, agent.id, reason});
+  }
+  const bool costs_members = std::any_of(agent.workers.begin(), agent.workers.end(),
+                                         [&](WorkerId id) { return run.roster.worker(id)->trains(); });
+  if (!expected && !costs_members && !run.end.begun() && !is_told) {
+    const char* what = was_launching ? " could not be used: " : " is lost: ";
+    const char* next = agent.awaited ? "; it is tried again" : "";
+    run.out.tell(Tell::Level::kWarning, "host " + agent.host + what + reason + next);
+  }
+  lose_workers(run, agent, reason);
+  if (!agent.offered) {
+    run.roster.remove_agent(agent.id);
+  } else if (!expected) {
+    schedule_relaunch(run, agent);
+  }
+}
+
+// A member on another host lost its peers at the same time as we lost the agent: probably the host is gone, so the
+// agent gets less time to reconnect.
+void doubt_others(Run& run, AgentId witness) {
+  for (auto& [id, agent] : run.roster.agents()) {
+    if (!agent.cut_off || id == witness || agent.reconnect_timer != 0) continue;
+    agent.reconnect_timer =
+        run.out.arm({TimerKind::kReconnect, {}, id}, run.out.now() + run.settings.failures.reconnect_grace);
+  }
+}
+
+void reconnect_timed_out(Run& run, AgentId id) {
+  Agent* agent = run.roster.agent(id);
+  if (agent == nullptr || agent->link != Link::kUp || !agent->cut_off) return;
+  agent->reconnect_timer = 0;
+  lose_agent(run, *agent, agent->lost_reason);
+}
+
+void worker_vanished(Run& run, const Worker& gone) {
+  const Worker worker = gone;
+  run.out.journal(record::Vanished{worker.id, worker.host});
+  remove_worker(run, worker.id);
+  if (worker.left() || worker.dying() || worker.finished()) return;
+  const std::string what = "is gone, and its agent does not know how it ended";
+  if (!worker.seated()) {
+    drop_joiner(run, worker, what, Retry::kOnce);
+    return;
+  }
+  lose_member(run, {FailureClass::kInfrastructure, kStatusUnavailable, worker.host, name_of(run, worker) + " " + what,
+                    "", false});
+}
+
+void relaunch_host(Run& run, AgentId id) {
+  Agent* lost = run.roster.agent(id);
+  if (lost == nullptr || lost->link != Link::kDown || !lost->offered || lost->drain || run.end.begun()) return;
+  const HostSlots host{lost->host, lost->slots, lost->only};
+  const std::uint32_t order = lost->order;
+  const bool awaited = lost->awaited;
+  const std::uint32_t attempts = lost->attempts + 1;
+  const std::string reason = lost->lost_reason;
+  run.roster.remove_agent(id);
+  Agent& agent = run.roster.add_agent(host.host, host.slots);
+  agent.order = order;
+  agent.again = true;
+  agent.awaited = awaited;
+  agent.attempts = attempts;
+  agent.lost_reason = reason;
+  agent.only = host.only;
+  run.out.journal(record::HostAgain{agent.host, agent.slots, agent.id, only_of(agent.only)});
+  run.out.emit(LaunchAgent{agent.id, agent.host, agent.slots});
+}
+
+}  // namespace elastictrain::core

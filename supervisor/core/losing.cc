@@ -1,0 +1,236 @@
+#include "supervisor/core/losing.h"
+
+#include <algorithm>
+#include <chrono>
+#include <set>
+#include <string>
+#include <utility>
+
+#include "supervisor/core/ending.h"
+#include "supervisor/core/exit_text.h"
+#include "supervisor/core/newcomers.h"
+#include "supervisor/core/recovering.h"
+#include "supervisor/core/starting.h"
+#include "supervisor/core/stop_cause.h"
+#include "supervisor/core/text.h"
+#include "supervisor/core/workers.h"
+
+namespace elastictrain::core {
+namespace {
+
+record::Exited exit_record(const Worker& worker, const WorkerExited& event) {
+  record::Exited exited{worker.id, worker.host, event.exit_code, event.signal, event.last_error_lines, {}, {}, {}};
+  if (event.out_of_memory) {
+    exited.out_of_memory = true;
+    exited.memory_limit_bytes = event.memory_limit_bytes;
+    exited.peak_bytes = event.peak_bytes;
+  }
+  return exited;
+}
+
+constexpr std::uint32_t kMostOutOfMemory = 3;
+
+}  // namespace
+
+static void judge_unfinished_exit(Run& run, const Worker& worker, const WorkerExited& event) {
+  const bool good = event.signal == 0 && event.exit_code == 0;
+  const std::string what = (good ? "exited before its training ended: it " : "") + exit_text(event);
+  const std::string detail = last_words(event);
+  const bool first_start = run.training.generation == 0 && !run.training.restarting && !worker.seated() && !good;
+  const bool counts = !run.startup.elastic || run.change.plans(worker.id);
+  if (first_start && counts) {
+    if (run.startup.is_plain() && restart_plain(run, name_of(run, worker) + " " + what)) return;
+    fail_run(run, exit_status_of(event), name_of(run, worker) + " " + what + detail);
+    return;
+  }
+  if (!worker.seated()) {
+    drop_joiner(run, worker, what + detail, Retry::kOnce);
+    if (good) ended_before_joining(run, name_of(run, worker) + " " + what + detail);
+    return;
+  }
+  // A drain asks members to end, and the end of the program asks joiners to. A worker that exits without a message has
+  // complied, but the others may wait for it in a collective.
+  if (good && (run.end.mode == EndMode::kDraining || run.end.mode == EndMode::kFinishing)) {
+    recover(run, name_of(run, worker) + " " + what);
+    return;
+  }
+  // A sender of TERM and then KILL, as a batch system is, takes the worker away; the worker has not failed.
+  const bool taken = worker.noticed != Noticed::kNo && event.signal == kSignalKill;
+  const bool preempted = event.signal == kSignalTerm || taken;
+  const bool by_itself = event.signal != kSignalKill && !preempted;
+  if (!preempted && newcomer_exited(run, worker.id, by_itself, good, name_of(run, worker) + " " + what + detail))
+    return;
+  lose_member(run, {preempted ? FailureClass::kPreemption : FailureClass::kCrash, exit_status_of(event), worker.host,
+                    name_of(run, worker) + " " + what, detail, by_itself, event.out_of_memory});
+}
+
+static void judge_exit(Run& run, const Worker& worker, const WorkerExited& event) {
+  const bool good = event.signal == 0 && event.exit_code == 0;
+  if (worker.left() || (worker.dying() && !worker.finished())) {
+    if (!good && worker.left())
+      run.out.tell(Tell::Level::kWarning, name_of(run, worker) + " left, then " + exit_text(event));
+    return;
+  }
+  if (worker.finished()) {
+    if (!good)
+      fail_run(run, exit_status_of(event),
+               name_of(run, worker) + " finished, then " + exit_text(event) + last_words(event));
+    return;
+  }
+  if (good && !worker.greeted() && run.training.generation == 0) {
+    ++run.startup.plain_finished;
+    return;
+  }
+  judge_unfinished_exit(run, worker, event);
+}
+
+void on(Run& run, const WorkerExited& event) {
+  const Worker* found = run.roster.worker(event.worker);
+  if (found == nullptr) return;
+  const Worker worker = *found;
+  run.out.journal(exit_record(worker, event));
+  remove_worker(run, worker.id);
+  if (run.end.mode != EndMode::kNow) judge_exit(run, worker, event);
+  run.probation.forget(worker.id);
+}
+
+// A third worker would be killed like the two before it. With fewer workers each may have more memory. Workers that the
+// kernel kills together count as one.
+static void note_out_of_memory(Run& run, const Loss& loss) {
+  if (std::exchange(run.losses.oom_generation, run.training.generation) == run.training.generation) return;
+  const std::size_t size = run.training.members.size();
+  if (run.losses.oom_row.size != size || run.out.now() - run.losses.oom_row.last > run.settings.failures.window)
+    run.losses.oom_row = {size, 0, {}};
+  run.losses.oom_row.last = run.out.now();
+  if (++run.losses.oom_row.count < kMostOutOfMemory || run.end.begun()) return;
+  const auto& workers = run.roster.workers();
+  const auto left = static_cast<std::uint32_t>(
+      std::count_if(workers.begin(), workers.end(), [](const auto& entry) { return entry.second.trains(); }));
+  const std::string why = counted(run.losses.oom_row.count, "worker") +
+                          " in a row were killed for want of memory at a size of " + std::to_string(size) +
+                          "; the last: " + loss.text;
+  run.losses.oom_row = {};
+  if (left < std::max(run.settings.min_workers, 1U)) {
+    run.out.tell(Tell::Level::kWarning, why + ". Another one is started, because at least " +
+                                            counted(run.settings.min_workers, "worker") +
+                                            " must train: give it more memory, or lower workers.min or the batch");
+    return;
+  }
+  refuse_growth(run, left, why);
+}
+
+// The only place where the failure budgets are checked. A run that cannot tolerate the loss ends here.
+static void charge(Run& run, const Loss& loss) {
+  const auto end = run.losses.budget.charge(loss, run.out.now());
+  run.out.journal(record::Loss{class_name(loss.what), run.losses.budget.count(loss.what, run.out.now()), loss.text});
+  if (end) fail_run(run, end->status, end->reason);
+}
+
+// A member of a generation has exited, or is about to be ended; the roster is already updated.
+void lose_member(Run& run, const Loss& loss) {
+  if (run.end.mode == EndMode::kNow) return;
+  forget_repaired_losses(run);
+  run.losses.recent.push_back(loss);
+  if (run.end.mode == EndMode::kFinishing && run.roster.nobody_trains()) {
+    end_without(run, loss, "; the training had ended before");
+    return;
+  }
+  charge(run, loss);
+  if (run.end.mode == EndMode::kNow) return;
+  if (!run.end.begun() && run.settings.failures.on_failure == OnFailure::kStop) {
+    fail_run(run, loss.status, loss.text + loss.detail);
+    return;
+  }
+  const std::uint32_t size =
+      run.settings.leased ? std::min(run.desired.target, run.desired.lease.slots) : run.desired.target;
+  if (run.settings.failures.on_failure == OnFailure::kShrink && size > run.settings.min_workers) {
+    run.desired.target = size - 1;
+    run.desired.target_reason = "a worker was lost";
+    run.out.journal(record::Target{run.desired.target, run.desired.target_reason});
+  }
+  run.out.tell(Tell::Level::kWarning, loss.text + loss.detail);
+  if (loss.out_of_memory) note_out_of_memory(run, loss);
+  blame_host(run, loss);
+  recover(run, loss.text);
+}
+
+void forget_repaired_losses(Run& run) {
+  if (!run.recovery.active() && run.losses.progressed) run.losses.recent.clear();
+}
+
+// The last worker of a run that ends anyway is lost: the planned end stands. A worker that has finished has seen that
+// all data was used, so nothing is lost with the rest. A program that fails at its end has failed all the same.
+void end_without(Run& run, const Loss& loss, const char* why) {
+  if (loss.by_itself) {
+    fail_run(run, loss.status, loss.text + loss.detail);
+    return;
+  }
+  run.out.tell(Tell::Level::kWarning, loss.text + why);
+  begin_end(run, EndMode::kNow, run.end.status, run.end.reason);
+}
+
+// The same program with the same data would only fail again.
+bool is_bad_code(const Run& run) {
+  const bool all_by_themselves =
+      !run.losses.recent.empty() &&
+      std::all_of(run.losses.recent.begin(), run.losses.recent.end(), [](const Loss& loss) { return loss.by_itself; });
+  if (!all_by_themselves || !run.training.members.empty()) return false;
+  return run.losses.recent.size() > 1 || !run.settings.has_checkpoints || !run.recovery.progress;
+}
+
+void note_progress(Run& run, const protocol::WorkerHeartbeat& heartbeat) {
+  if (heartbeat.generation >= run.losses.progress_generation && heartbeat.step >= run.losses.progress_step)
+    run.losses.progressed = true;
+}
+
+// Called once for each fence.
+void note_recovery(Run& run) {
+  const bool progress = run.losses.progressed || run.recovery.resume_step >= run.losses.progress_step;
+  run.recovery.progress = progress;
+  run.losses.progressed = false;
+  run.losses.progress_generation = run.recovery.fence + 1;
+  run.losses.progress_step = run.recovery.resume_step + 1;
+  if (run.recovery.of_newcomers && run.recovery.reasons.size() == 1) return;
+  if (const auto end = run.losses.budget.recovers(progress, run.recovery.resume_step, run.recovery.cause()))
+    fail_run(run, end->status, end->reason);
+}
+
+void count_progress_from(Run& run, Generation generation, Step first_step) {
+  run.losses.progress_generation = generation;
+  run.losses.progress_step = first_step;
+}
+
+// With only one host, a crash of the program is no evidence against the host.
+void blame_host(Run& run, const Loss& loss) {
+  if (loss.host.empty() || loss.what == FailureClass::kPreemption) return;
+  const auto& agents = run.roster.agents();
+  const bool others = std::any_of(agents.begin(), agents.end(), [&](const auto& entry) {
+    return entry.second.host != loss.host && entry.second.usable();
+  });
+  if (loss.what != FailureClass::kInfrastructure && !others) return;
+  const bool cooled_before = !run.health.usable(loss.host, run.out.now());
+  const std::uint32_t failures_before = run.health.failures(loss.host, run.out.now());
+  const auto until = run.health.failed(loss.host, loss.text, run.out.now());
+  if (!until || run.health.failures(loss.host, run.out.now()) == failures_before) return;
+  run.out.journal(record::HostCooled{loss.host, run.health.failures(loss.host, run.out.now()),
+                                     std::chrono::duration_cast<Millis>(*until - run.out.now()).count(), loss.text});
+  run.out.arm({TimerKind::kCooled, {}, {}}, *until);
+  if (!cooled_before) run.out.tell(Tell::Level::kWarning, run.health.text(loss.host, run.out.now()));
+}
+
+// A generation is complete: hosts that failed before are on probation from here on.
+void trust_hosts(Run& run) {
+  std::set<std::string> train;
+  for (WorkerId id : run.training.members) {
+    if (const Worker* worker = run.roster.worker(id)) train.insert(worker->host);
+  }
+  for (const auto& [id, agent] : run.roster.agents()) {
+    if (train.contains(agent.host)) {
+      run.health.trains(agent.host, run.out.now());
+    } else {
+      run.health.rests(agent.host);
+    }
+  }
+}
+
+}  // namespace elastictrain::core

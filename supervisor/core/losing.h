@@ -1,0 +1,26 @@
+// Purpose: judges exits and losses: expected, a failed joiner, or the loss of a member; whether the run tolerates it
+// (budgets, what follows from a loss, progress between recoveries), and which host is blamed.
+#pragma once
+
+#include "supervisor/core/run.h"
+
+namespace elastictrain::core {
+
+void on(Run& run, const WorkerExited& event);
+// A member of a generation has exited, or is about to be ended; the roster is already updated.
+void lose_member(Run& run, const Loss& loss);
+void forget_repaired_losses(Run& run);
+// The last worker of a run that ends anyway is lost.
+void end_without(Run& run, const Loss& loss, const char* why);
+// The same program with the same data would only fail again.
+bool is_bad_code(const Run& run);
+void note_progress(Run& run, const protocol::WorkerHeartbeat& heartbeat);
+// Once for each fence: whether a step was committed since the one before.
+void note_recovery(Run& run);
+// The run begins again: progress is counted from its first step.
+void count_progress_from(Run& run, Generation generation, Step first_step);
+void blame_host(Run& run, const Loss& loss);
+// A generation is complete: hosts that failed before are on probation from here on.
+void trust_hosts(Run& run);
+
+}  // namespace elastictrain::core

@@ -1,0 +1,371 @@
+#include "supervisor/core/recovering.h"
+
+#include <algorithm>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "supervisor/core/agents.h"
+#include "supervisor/core/changing.h"
+#include "supervisor/core/ending.h"
+#include "supervisor/core/hanging.h"
+#include "supervisor/core/losing.h"
+#include "supervisor/core/newcomers.h"
+#include "supervisor/core/planner.h"
+#include "supervisor/core/reconciling.h"
+#include "supervisor/core/swap_plan.h"
+#include "supervisor/core/text.h"
+#include "supervisor/core/workers.h"
+#include "supervisor/protocol/check.h"
+#include "supervisor/protocol/duration_text.h"
+
+namespace elastictrain::core {
+
+// A training worker is gone (or cannot continue), and the roster is already updated. `why` may be empty: nothing to
+// report.
+void recover(Run& run, const std::string& why) {
+  if (run.end.mode == EndMode::kNow) return;
+  if (!run.recovery.active() || run.change.stage == Stage::kCommitted) {
+    begin_recovery(run, why);
+    return;
+  }
+  if (!why.empty()) run.recovery.reasons.push_back(why);
+  if (run.change.stage == Stage::kPreparing) cancel_change(run, why.empty() ? "a member left" : why);
+  run.training.set_members(run.recovery.living(run.roster));
+  run.out.look_again();
+}
+
+// Members of a committed change are in the old generation or in the new one: both count until they have reported which.
+static void merge_change(Run& run) {
+  std::vector<WorkerId> order = run.training.members;
+  if (run.change.stage == Stage::kCommitted) {
+    order = run.change.members;
+    for (WorkerId id : run.training.members) {
+      if (std::find(order.begin(), order.end(), id) == order.end()) order.push_back(id);
+    }
+    run.recovery.taken = run.change.generation;
+    run.recovery.taken_first_step = run.recovery.active() ? run.recovery.resume_step + 1 : run.change.first_step;
+  }
+  for (std::uint32_t rank = 0; rank < run.training.members.size(); ++rank)
+    run.recovery.ranks.try_emplace(run.training.members[rank], rank);
+  if (run.change.stage == Stage::kCommitted) {
+    for (std::uint32_t rank = 0; rank < run.change.members.size(); ++rank)
+      run.recovery.ranks[run.change.members[rank]] = rank;
+  }
+  run.recovery.order = std::move(order);
+}
+
+void begin_recovery(Run& run, const std::string& why) {
+  ET_CHECK(!run.end.over, "a run that has ended loses nothing");
+  if (run.change.stage == Stage::kPreparing) cancel_change(run, why.empty() ? "a recovery begins" : why);
+  run.out.cancel(run.change.timer);
+  run.training.size_before_loss = std::max(run.training.size_before_loss, run.training.members.size());
+  merge_change(run);
+  run.change = Change{};
+  run.hangs.hold();
+  run.change.stage = Stage::kHalting;
+  run.change.kind = protocol::ChangeKind::kRecover;
+  run.training.fence = run.recovery.fence = ++run.training.issued;
+  ET_CHECK(run.training.fence > run.training.generation, "a fence is newer than what it ends");
+  if (!why.empty()) run.recovery.reasons.push_back(why);
+  run.training.set_members(run.recovery.living(run.roster));
+  run.recovery.waiting = {run.training.members.begin(), run.training.members.end()};
+  for (auto& [id, worker] : run.roster.workers()) worker.halted.reset();
+  run.out.journal(
+      record::Abort{run.recovery.fence, run.training.generation, run.recovery.cause(), run.training.members}, true);
+  if (!run.training.members.empty())
+    run.out.send(run.training.members, protocol::Abort{run.recovery.fence, run.recovery.cause()});
+  run.out.cancel(run.recovery.halt_timer);
+  run.recovery.halt_timer = run.out.arm({TimerKind::kHalt, {}, {}}, run.out.now() + run.settings.failures.halt_timeout);
+  run.out.look_again();
+}
+
+static void journal_halted(Run& run, const Worker& worker, const protocol::WorkerHalted& message) {
+  record::Halted halted{
+      worker.id, message.fence, message.generation, message.committed_step, message.has_state, message.in_loop, {}};
+  if (!message.reason.empty()) halted.reason = message.reason;
+  run.out.journal(std::move(halted));
+}
+
+// A collective failed, but no loss is known (yet).
+static void halted_by_itself(Run& run, Worker& worker, const protocol::WorkerHalted& message) {
+  if (message.generation <= run.training.fence) return;
+  journal_halted(run, worker, message);
+  forget_repaired_losses(run);
+  run.recovery.suspicion = name_of(run, worker) + " could not continue: " + message.reason;
+  doubt_others(run, worker.agent);
+  if (!run.recovery.active() || run.change.stage == Stage::kCommitted) begin_recovery(run, "");
+}
+
+void on_message(Run& run, Worker& worker, const protocol::WorkerHalted& message) {
+  if (message.disagrees) return on_disagreement(run, worker, message);
+  if (!worker.trains()) return;
+  if (message.fence == 0) {
+    halted_by_itself(run, worker, message);
+    return;
+  }
+  if (run.change.stage != Stage::kHalting || message.fence != run.recovery.fence) return;
+  if (run.recovery.waiting.erase(worker.id) == 0) return;
+  worker.halted = message;
+  journal_halted(run, worker, message);
+  if (run.recovery.waiting.empty()) run.out.look_again();
+}
+
+void halt_timed_out(Run& run) {
+  run.recovery.halt_timer = 0;
+  if (run.change.stage != Stage::kHalting) return;
+  const std::set<WorkerId> late(run.recovery.waiting.begin(), run.recovery.waiting.end());
+  for (WorkerId id : late) {
+    Worker* worker = run.roster.worker(id);
+    if (worker == nullptr || run.end.mode == EndMode::kNow) continue;
+    Agent& agent = *run.roster.agent(worker->agent);
+    if (agent.cut_off) {
+      lose_agent(run, agent, agent.lost_reason);
+      continue;
+    }
+    end_hung(run, *worker,
+             "did not leave its step within " + protocol::duration_text(run.settings.failures.halt_timeout));
+  }
+}
+
+// From the answers of the workers that still run; another loss may have changed which of them hold the newest state.
+static void seat_survivors(Run& run) {
+  run.recovery.resume_step = 0;
+  bool anybody = false;
+  const std::vector<WorkerId> living = run.recovery.living(run.roster);
+  for (WorkerId id : living) {
+    const protocol::WorkerHalted& answer = *run.roster.worker(id)->halted;
+    if (!answer.has_state || !answer.in_loop) continue;
+    anybody = true;
+    run.recovery.resume_step = std::max(run.recovery.resume_step, answer.committed_step);
+  }
+  run.recovery.gradients_are_left = std::any_of(living.begin(), living.end(), [&](WorkerId id) {
+    const protocol::WorkerHalted& answer = *run.roster.worker(id)->halted;
+    return answer.has_state && answer.has_gradients && answer.in_loop &&
+           answer.committed_step == run.recovery.resume_step;
+  });
+  std::vector<WorkerId> seated;
+  std::vector<WorkerId> behind;
+  for (WorkerId id : living) {
+    Worker& worker = *run.roster.worker(id);
+    if (!worker.halted->in_loop) {
+      worker.seat = Seat::kNone;
+    } else if (anybody && run.recovery.holds_state(run.roster.worker(id))) {
+      seated.push_back(id);
+    } else {
+      behind.push_back(id);
+    }
+  }
+  seated.insert(seated.end(), behind.begin(), behind.end());
+  run.training.set_members(std::move(seated));
+}
+
+// Every remaining worker has answered: which step counts, and which workers hold its state?
+static void settle_halt(Run& run) {
+  for (WorkerId id : run.recovery.living(run.roster)) {
+    Worker& worker = *run.roster.worker(id);
+    if (!worker.ready() && run.end.mode != EndMode::kNow) end_hung(run, worker, "did not report its address again");
+  }
+  if (!run.recovery.active()) return;
+  run.out.cancel(run.recovery.halt_timer);
+  Generation newest = run.training.generation;
+  for (WorkerId id : run.recovery.living(run.roster))
+    newest = std::max(newest, run.roster.worker(id)->halted->generation);
+  if (newest > run.training.generation) {
+    run.training.generation = newest;
+    if (newest == run.recovery.taken) run.training.remember(newest, run.recovery.taken_first_step);
+  }
+  run.change.stage = Stage::kGathering;
+  seat_survivors(run);
+  std::vector<WorkerId> holders;
+  for (WorkerId id : run.training.members) {
+    if (run.recovery.holds_state(run.roster.worker(id))) holders.push_back(id);
+  }
+  run.out.journal(record::HaltSettled{run.recovery.fence, run.training.generation, run.recovery.resume_step, holders,
+                                      run.training.members});
+  if (!run.desired.lease.hold) note_recovery(run);
+  if (!run.recovery.active() || !run.recovery.reasons.empty() || run.recovery.suspicion.empty()) return;
+  run.recovery.reasons.push_back(run.recovery.suspicion);
+  run.out.tell(Tell::Level::kWarning, run.recovery.suspicion + "; no worker is lost, and the run continues");
+}
+
+// No worker trains any more, as requested.
+static bool all_ended_in_order(const Run& run) {
+  if (run.end.mode == EndMode::kDraining) return run.end.left_in_order;
+  return run.end.mode == EndMode::kFinishing && run.losses.recent.empty();
+}
+
+static void prepare_recovery(Run& run, std::vector<WorkerId> members) {
+  run.change.members = std::move(members);
+  run.change.leavers.clear();
+  run.change.kind = protocol::ChangeKind::kRecover;
+  run.change.reason = "continue with " + counted(run.change.members.size(), "worker") + ": " + run.recovery.cause();
+  prepare_change(run);
+}
+
+// A generation without members: all workers leave where they are, and one holder of the state writes the checkpoint.
+static void prepare_stop(Run& run) {
+  run.change.members.clear();
+  run.change.leavers = run.training.members;
+  run.change.kind = protocol::ChangeKind::kStop;
+  run.change.reason = run.end.reason;
+  prepare_change(run);
+}
+
+static std::string count_left(const Run& run) {
+  const std::size_t count = run.training.members.size();
+  return counted(count, "worker") + (count == 1 ? " is" : " are") + " left";
+}
+
+static void begin_to_wait(Run& run) {
+  run.startup.min_timer =
+      run.out.arm({TimerKind::kWaitForMin, {}, {}}, run.out.now() + run.settings.failures.wait_for_min);
+  const std::string text =
+      count_left(run) + " and at least " + std::to_string(run.settings.min_workers) + " must train: waiting for others";
+  run.out.journal(record::BelowMin{run.training.members.size(), run.settings.min_workers});
+  run.out.tell(Tell::Level::kWarning, text);
+}
+
+static std::vector<WorkerId> fill_shortage(Run& run) {
+  SwapInput input;
+  for (WorkerId id : run.training.members) input.members.push_back({id, run.roster.worker(id)->place()});
+  input.candidates = candidates(run);
+  input.free = free_places(run);
+  input.min = run.settings.min_workers;
+  input.want = std::max({target_size(run), input.min, static_cast<std::uint32_t>(run.training.members.size())});
+  input.spares = run.settings.spares;
+  const SwapDecision decision = decide_swap(input);
+  std::vector<WorkerId> next = carry_out(run, decision);
+  std::erase_if(next, [&](WorkerId id) {
+    const Worker& worker = *run.roster.worker(id);
+    return !run.training.is_member(id) && (!worker.ready() || run.roster.agent(worker.agent)->cut_off);
+  });
+  if (next.size() >= run.settings.min_workers) return next;
+  if (run.startup.min_timer == 0) begin_to_wait(run);
+  return {};
+}
+
+// The remaining members have no complete state: it must come from a checkpoint or be created again.
+static void lose_state(Run& run) {
+  const bool trained = run.training.generation != 0;
+  Loss first;
+  first.text = run.recovery.cause();
+  if (!run.losses.recent.empty()) first = run.losses.recent.front();
+  if (run.end.mode == EndMode::kFinishing) {
+    end_without(run, first, "; the training had ended before");
+    return;
+  }
+  run.out.journal(record::StateLost{run.recovery.fence, run.training.generation, run.settings.has_checkpoints,
+                                    run.recovery.cause()},
+                  true);
+  if (run.end.begun()) {
+    // The requested orderly end is not possible any more; a status that reports worse is kept.
+    if (run.end.status == 0) return fail_run(run, first.status, first.text + first.detail);
+    end_without(run, run.losses.recent.empty() ? first : run.losses.recent.back(), "; the run was ending");
+    return;
+  }
+  if (is_bad_code(run)) {
+    const std::string all =
+        run.losses.recent.size() > 1 ? "\nEvery worker exited by itself: the program fails everywhere." : "";
+    fail_run(run, first.status, first.text + first.detail + all);
+    return;
+  }
+  end_recovery(run);
+  run.training.set_members({});
+  run.change = Change{};
+  run.training.generation = 0;
+  run.training.restarting = true;
+  run.desired.hold = false;
+  run.desired.target_reason = "start again";
+  run.desired.replacements.clear();
+  // Workers that had a seat began without a checkpoint; those that wait for a first seat may still take one if there is
+  // no checkpoint, unless their process holds the state of another worker.
+  for (auto& [id, worker] : run.roster.workers()) {
+    const bool began_without = worker.seated() || worker.was_warm;
+    if ((began_without || run.settings.has_checkpoints) && !worker.dying()) stop_worker(run, worker);
+  }
+  if (trained) {
+    const char* from =
+        run.settings.has_checkpoints ? "the newest checkpoint" : "the beginning, for there is no checkpoint";
+    run.out.tell(Tell::Level::kWarning,
+                 std::string("no worker is left that holds the state: starting again from ") + from);
+  }
+  run.out.look_again();
+}
+
+static void gather_recovery(Run& run) {
+  if (run.change.retrying || run.end.mode == EndMode::kNow) return;
+  seat_survivors(run);
+  if (run.training.members.empty() && all_ended_in_order(run)) {
+    end_without_members(run);
+    return;
+  }
+  if (run.training.members.empty() || !run.recovery.holds_state(run.roster.worker(run.training.members.front()))) {
+    lose_state(run);
+  } else if (run.end.mode == EndMode::kDraining) {
+    prepare_stop(run);
+  } else if (run.desired.lease.hold && !run.end.begun()) {
+    return;  // halted, for as long as the cluster says
+  } else if (run.training.members.size() >= run.settings.min_workers || run.end.mode == EndMode::kFinishing) {
+    prepare_recovery(run, run.training.members);
+  } else if (std::vector<WorkerId> members = fill_shortage(run); !members.empty()) {
+    prepare_recovery(run, std::move(members));
+  }
+}
+
+// While a recovery is in progress nothing else changes; the desired state is looked at again afterwards.
+void advance_recovery(Run& run) {
+  if (run.change.stage == Stage::kHalting && run.recovery.waiting.empty()) settle_halt(run);
+  if (run.change.stage == Stage::kPreparing && !run.roster.all_live(run.change.members))
+    cancel_change(run, "a new worker is gone");
+  if (run.change.stage == Stage::kGathering) gather_recovery(run);
+  if (run.change.stage == Stage::kCommitted && run.change.waiting.empty()) complete_change(run);
+}
+
+void shortage_expired(Run& run) {
+  run.startup.min_timer = 0;
+  const bool waits = run.training.restarting || (run.recovery.active() && run.change.stage == Stage::kGathering);
+  if (!waits || run.end.begun()) return;
+  const std::string text = count_left(run) + ", at least " + std::to_string(run.settings.min_workers) +
+                           " must train, and no worker joined within " +
+                           protocol::duration_text(run.settings.failures.wait_for_min);
+  run.out.tell(Tell::Level::kError, text);
+  begin_end(run, EndMode::kDraining, run.settings.has_checkpoints ? kStatusComeAgain : kStatusUnavailable, text);
+}
+
+void recovery_prepare_timed_out(Run& run) {
+  const std::set<WorkerId> late(run.change.waiting.begin(), run.change.waiting.end());
+  cancel_change(run, "no answer in time");
+  leave_out(run, late,
+            "did not build its communicator within " + protocol::duration_text(run.settings.prepare_timeout));
+}
+
+// Never all of them: when all workers report each other, those on the host of the lowest rank stay.
+void leave_out(Run& run, std::set<WorkerId> guilty, const std::string& why) {
+  const auto innocent = std::find_if(run.training.members.begin(), run.training.members.end(), [&](WorkerId id) {
+    return !guilty.contains(id) && run.recovery.holds_state(run.roster.worker(id));
+  });
+  if (innocent == run.training.members.end() && !run.training.members.empty()) {
+    const std::string host = run.roster.worker(run.training.members.front())->host;
+    const bool elsewhere = std::any_of(guilty.begin(), guilty.end(), [&](WorkerId id) {
+      return run.roster.worker(id) != nullptr && run.roster.worker(id)->host != host;
+    });
+    std::erase_if(guilty, [&](WorkerId id) {
+      const Worker* worker = run.roster.worker(id);
+      return worker == nullptr || (elsewhere ? worker->host == host : id == run.training.members.front());
+    });
+  }
+  for (WorkerId id : guilty) {
+    Worker* worker = run.roster.worker(id);
+    if (worker == nullptr || run.end.mode == EndMode::kNow) continue;
+    if (worker->seated()) {
+      end_hung(run, *worker, why);
+    } else {
+      expel_joiner(run, id, why);
+    }
+  }
+  run.out.look_again();
+}
+
+}  // namespace elastictrain::core

@@ -1,0 +1,26 @@
+// Purpose: from a loss to the generation that follows it. A fence ends every collective, every worker reports its last
+// step, and the holders of the newest state continue together; others may have to join them first. Where too few are
+// left the run waits, halted, for a bounded time; where nobody holds the state it starts again from its newest
+// checkpoint, or ends. Workers that cannot build the next generation are left out.
+#pragma once
+
+#include <set>
+#include <string>
+
+#include "supervisor/core/run.h"
+
+namespace elastictrain::core {
+
+// A training worker is gone (or cannot continue), and the roster is already updated. `why` may be empty: nothing to
+// report.
+void recover(Run& run, const std::string& why);
+void begin_recovery(Run& run, const std::string& why);
+void on_message(Run& run, Worker& worker, const protocol::WorkerHalted& message);
+void halt_timed_out(Run& run);
+// While a recovery is in progress nothing else changes; the desired state is looked at again afterwards.
+void advance_recovery(Run& run);
+void shortage_expired(Run& run);
+void recovery_prepare_timed_out(Run& run);
+void leave_out(Run& run, std::set<WorkerId> guilty, const std::string& why);
+
+}  // namespace elastictrain::core
