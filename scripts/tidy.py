@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Checks rules of the tree that a compiler does not: which folder may include which, that no folders
-include each other at any depth, where clocks and threads are forbidden, how long files and functions may be. Prints one
-line per offence and exits 1. Runs as a test (ctest -R tidy).
+include each other at any depth, that no types of a pure folder hold or take each other, where clocks and threads are
+forbidden, how long files and functions may be. Prints one line per offence and exits 1. Runs as a test (ctest -R tidy).
 
   tidy.py [ROOT]
 """
@@ -138,6 +138,58 @@ def check_cycles(arrows, offences):
             offences += [f"  {arrows[arrow]}" for arrow in way]
 
 
+TYPE = re.compile(r"\b(?:class|struct)\s+([A-Z]\w*(?:::[A-Z]\w*)*)\s*(?:final\s*)?(?::[^;{]*)?\{")
+COMMENT_OR_TEXT = re.compile(r'//[^\n]*|/\*.*?\*/|"(?:\\.|[^"\\])*"|\'(?:\\.|[^\'\\])\'', re.S)
+
+
+def closing_brace(text, at):
+    depth = 0
+    for i in range(at, len(text)):
+        depth += {"{": 1, "}": -1}.get(text[i], 0)
+        if depth == 0:
+            return i
+    return len(text)
+
+
+def declarations(body):
+    """Of a type: without the bodies of its functions, with those of the types in it."""
+    kept, i = [], 0
+    while i < len(body):
+        if body[i] != "{":
+            kept.append(body[i])
+            i += 1
+            continue
+        end = closing_brace(body, i)
+        before = re.split(r"[;}]", body[:i])[-1]
+        if re.search(r"\b(struct|class|union)\b", before) and "(" not in before:
+            kept.append(body[i:end + 1])
+        i = end + 1
+    return "".join(kept)
+
+
+def note_types(path, text, types):
+    """Adds (folder, type) -> the names of types among its members and the parameters of its functions."""
+    if not path.startswith(PURE):
+        return
+    text = COMMENT_OR_TEXT.sub(" ", text)
+    for found in TYPE.finditer(text):
+        body = text[found.end():closing_brace(text, found.end() - 1)]
+        key = (path.rsplit("/", 1)[0], found.group(1))
+        types.setdefault(key, (path, set()))[1].update(re.findall(r"\b[A-Z]\w*", declarations(body)))
+
+
+def check_type_circles(types, offences):
+    uses = {key: [(key[0], name) for name in sorted(names) if (key[0], name) in types and name != key[1]]
+            for key, (_, names) in types.items()}
+    reported = set()
+    for key in sorted(uses):
+        way = way_back(key, {(a, b): "" for a in uses for b in uses[a]}) if key not in reported else []
+        reported.update(arrow[0] for arrow in way)
+        if way:
+            names = " -> ".join([arrow[0][1] for arrow in way] + [key[1]])
+            offences.append(f"{types[key][0]}: types that hold or take each other: {names}")
+
+
 def check_spdlog(path, text, offences):
     if path != ONLY_USER_OF_SPDLOG and re.search(r"#include *[<\"]spdlog", text):
         offences.append(f"{path}: includes spdlog; only {ONLY_USER_OF_SPDLOG} may")
@@ -171,7 +223,7 @@ def check_lengths(path, text, offences):
 
 def main():
     offences = []
-    arrows = {}
+    arrows, types = {}, {}
     files = [p for d in ("cli", "supervisor", "launcher", "heuristics", "train", "tests") for p in (ROOT / d).rglob("*")
              if p.suffix in (".h", ".hpp", ".cc", ".c", ".cu")]
     for file in sorted(files):
@@ -179,10 +231,12 @@ def main():
         text = file.read_text()
         check_includes(path, text, offences)
         note_arrows(path, text, arrows)
+        note_types(path, text, types)
         check_words(path, text, offences)
         check_spdlog(path, text, offences)
         check_lengths(path, text, offences)
     check_cycles(arrows, offences)
+    check_type_circles(types, offences)
     for o in offences:
         print(o)
     print(f"tidy: {len(files)} files, {len(offences)} offences")

@@ -113,6 +113,7 @@ static record::Prepare record_of(const Run& run, const protocol::GenerationPlan&
 void prepare_change(Run& run) {
   ET_CHECK(run.change.stage != Stage::kCommitted && run.change.stage != Stage::kHalting,
            "a plan is sent when no swap and no halt is in progress");
+  ET_CHECK(!run.recovery.wanted && !run.end.wanted, "what handlers have found is acted on before a new plan");
   run.change.generation = ++run.training.issued;
   protocol::GenerationPlan plan = next_plan(run);
   run.desired.update_reason.clear();
@@ -167,6 +168,9 @@ void cancel_change(Run& run, const std::string& why) {
   run.out.cancel(run.change.timer);
   run.change.stage = Stage::kGathering;
   run.change.waiting.clear();
+  run.change.late = false;
+  run.change.failure.clear();
+  run.change.unwanted.clear();
   run.out.look_again();
 }
 
@@ -176,8 +180,8 @@ static void give_up_change(Run& run, const std::string& why) {
   run.out.journal(record::GivenUp{why});
   if (run.end.begun() || run.training.generation == 0) {
     run.out.tell(Tell::Level::kError, text);
-    begin_end(run, EndMode::kNow, run.training.generation == 0 ? 69 : run.end.status,
-              run.end.reason.empty() ? why : run.end.reason);
+    want_end(run, EndMode::kNow, run.training.generation == 0 ? 69 : run.end.status,
+             run.end.reason.empty() ? why : run.end.reason);
     return;
   }
   run.out.tell(Tell::Level::kError, text + "; the run stays at " + counted(run.training.members.size(), "worker"));
@@ -210,8 +214,7 @@ static void prepare_failed(Run& run, const std::string& why) {
 }
 
 // Joiners that did not answer are left out; if only members did not answer, no worker can be left out.
-void prepare_timed_out(Run& run) {
-  run.change.timer = 0;
+static void leave_out_late(Run& run) {
   if (run.recovery.active()) return recovery_prepare_timed_out(run);
   std::vector<WorkerId> late_joiners;
   std::string late_members;
@@ -224,7 +227,19 @@ void prepare_timed_out(Run& run) {
     }
   }
   for (WorkerId id : late_joiners) expel_joiner(run, id, "did not build its communicator in time");
-  if (late_joiners.empty()) prepare_failed(run, "no answer in time from " + late_members);
+  if (late_joiners.empty()) run.change.failure = "no answer in time from " + late_members;
+}
+
+void conclude_attempt(Run& run) {
+  if (std::exchange(run.change.late, false)) leave_out_late(run);
+  if (!run.change.failure.empty()) prepare_failed(run, std::exchange(run.change.failure, {}));
+  if (!run.change.unwanted.empty()) cancel_change(run, std::exchange(run.change.unwanted, {}));
+}
+
+void prepare_timed_out(Run& run) {
+  run.change.timer = 0;
+  run.change.late = true;
+  run.out.look_again();
 }
 
 void on_message(Run& run, Worker& worker, const protocol::WorkerPrepared& message) {
@@ -237,8 +252,9 @@ void on_message(Run& run, Worker& worker, const protocol::WorkerPrepared& messag
 void on_message(Run& run, Worker& worker, const protocol::WorkerPrepareFailed& message) {
   if (run.change.stage != Stage::kPreparing || message.generation != run.change.generation) return;
   run.change.failed.insert(worker.id);
-  prepare_failed(run, name_of(run, worker) + " could not build the communicator of generation " +
-                          std::to_string(message.generation) + ": " + message.reason);
+  run.change.failure = name_of(run, worker) + " could not build the communicator of generation " +
+                       std::to_string(message.generation) + ": " + message.reason;
+  run.out.look_again();
 }
 
 void retry_change(Run& run) {
@@ -250,7 +266,7 @@ void retry_change(Run& run) {
 // It is in a generation, but not according to the previous supervisor, which must have given it up: the order to end it
 // was lost.
 static void end_stray(Run& run, Worker& worker) {
-  if (run.change.stage == Stage::kPreparing) cancel_change(run, name_of(run, worker) + " was given up before");
+  if (run.change.stage == Stage::kPreparing) run.change.unwanted = name_of(run, worker) + " was given up before";
   worker.order_end(EndOrder::kKill);
   end_for_good(run, worker);
   run.out.look_again();
@@ -273,7 +289,7 @@ void on_message(Run& run, Worker& worker, const protocol::WorkerActive& message)
   if (!awaited) return;
   run.change.any_active = true;
   run.change.first_step = message.first_step;
-  if (run.change.waiting.empty()) complete_change(run);
+  if (run.change.waiting.empty()) run.out.look_again();
 }
 
 void on_message(Run& run, Worker& worker, const protocol::WorkerLeft& message) {
@@ -290,11 +306,11 @@ void on_message(Run& run, Worker& worker, const protocol::WorkerLeft& message) {
   expect_exit(run, worker);
   if (late && !in_time) {
     run.recovery.waiting.erase(worker.id);
-    if (run.recovery.active()) recover(run, "");
+    if (run.recovery.active()) want_recovery(run, "");
     return;
   }
   run.change.any_active = true;
-  if (run.change.waiting.empty()) complete_change(run);
+  if (run.change.waiting.empty()) run.out.look_again();
 }
 
 void on_message(Run& run, Worker& worker, const protocol::WorkerFinished& message) {
@@ -308,7 +324,7 @@ void on_message(Run& run, Worker& worker, const protocol::WorkerFinished& messag
   run.change.waiting.erase(worker.id);
   run.recovery.waiting.erase(worker.id);
   member_finished(run);
-  if (run.recovery.active() && run.change.stage != Stage::kCommitted) recover(run, "");
+  if (run.recovery.active() && run.change.stage != Stage::kCommitted) want_recovery(run, "");
 }
 
 static void begin_generation(Run& run) {

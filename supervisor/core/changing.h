@@ -16,7 +16,10 @@ void prepare_change(Run& run);
 void commit_change(Run& run);
 // Back to gathering; a plan that was sent is withdrawn.
 void cancel_change(Run& run, const std::string& why);
+// Every member trains in the new generation and every leaver has left.
 void complete_change(Run& run);
+// Of advance(): acts on what handlers have found while workers prepare (Change::late, failure, unwanted).
+void conclude_attempt(Run& run);
 void prepare_timed_out(Run& run);
 void retry_change(Run& run);
 void on_message(Run& run, Worker& worker, const protocol::WorkerPrepared& message);

@@ -33,33 +33,44 @@ std::string failure_in(const Ledger::Summary& audit) {
 }  // namespace
 
 static void stop_everybody(Run& run) {
-  for (auto& [id, worker] : run.roster.workers()) stop_worker(run, worker);
+  for (auto& [id, worker] : run.roster.workers()) {
+    stop_worker(run, worker);
+    if (run.end.kills) run.out.emit(StopWorker{id, 0});
+  }
 }
 
-void begin_end(Run& run, EndMode mode, int status, std::string reason) {
+void want_end(Run& run, EndMode mode, int status, std::string reason) {
   if (run.end.mode == EndMode::kNow) return;
   run.end.mode = mode;
   run.end.status = status;
   run.end.reason = std::move(reason);
-  run.out.journal(record::Ending{run.end.reason, mode == EndMode::kNow});
+  run.end.wanted = true;
+  run.out.look_again();
+}
+
+void begin_end(Run& run) {
+  ET_CHECK(run.end.wanted && run.end.begun(), "the run ends because something has ended it");
+  run.end.wanted = false;
+  const bool now = run.end.mode == EndMode::kNow;
+  run.out.journal(record::Ending{run.end.reason, now});
   if (run.change.stage != Stage::kCommitted && run.change.stage != Stage::kHalting) {
     cancel_change(run, run.end.reason);
     if (!run.recovery.active()) run.change = Change{};
   }
-  if (mode == EndMode::kNow) {
+  if (now) {
     // It ends without a record, so a later supervisor finds the workers somewhere in it.
-    if (run.recovery.active() || run.change.stage == Stage::kCommitted) run.takeover.unsettled = true;
+    if (run.recovery.active_or_wanted() || run.change.stage == Stage::kCommitted) run.takeover.unsettled = true;
     run.change = Change{};
     end_recovery(run);
   }
   run.out.look_again();
-  if (mode == EndMode::kNow) {
+  if (now) {
     stop_everybody(run);
     run.out.arm({TimerKind::kEnd, {}, {}}, run.out.now() + run.settings.grace + kEndMargin);
     return;
   }
   dismiss_others(run);
-  if (mode == EndMode::kDraining) run.out.arm({TimerKind::kGrace, {}, {}}, run.out.now() + run.settings.grace);
+  if (run.end.mode == EndMode::kDraining) run.out.arm({TimerKind::kGrace, {}, {}}, run.out.now() + run.settings.grace);
 }
 
 // A worker in no generation has nothing to wait for any more.
@@ -82,12 +93,12 @@ void fail_run(Run& run, int status, const std::string& reason) {
   run.out.journal(record::Failed{status, reason}, true);
   run.out.tell(Tell::Level::kError, reason);
   run.end.suspended = false;
-  begin_end(run, EndMode::kNow, status, reason);
+  want_end(run, EndMode::kNow, status, reason);
 }
 
 // All members run the same steps: when one has finished, the others are about to.
 void member_finished(Run& run) {
-  if (!run.end.begun()) begin_end(run, EndMode::kFinishing, 0, "the program finished");
+  if (!run.end.begun()) want_end(run, EndMode::kFinishing, 0, "the program finished");
   run.out.look_again();
   if (run.recovery.active() || run.change.stage != Stage::kCommitted || run.change.any_active ||
       run.training.members.empty())
@@ -144,16 +155,6 @@ static void drain_members(Run& run) {
   prepare_change(run);
 }
 
-void advance_end(Run& run) {
-  const bool swapped = run.change.stage == Stage::kCommitted && run.change.waiting.empty();
-  if (swapped && run.end.mode != EndMode::kNow) complete_change(run);
-  const bool settled = run.change.stage != Stage::kCommitted && !run.recovery.active() && !run.takeover.waiting;
-  if (run.end.mode == EndMode::kDraining && settled) drain_members(run);
-  // An agent that is away may still have data to deliver, above all sample accounts.
-  const bool waits = run.end.mode != EndMode::kNow && run.takeover.waiting;
-  if (run.roster.workers().empty() && !waits && !awaits_accounts(run)) end_run(run);
-}
-
 static void report_violations(Run& run, WorkerId worker, const std::vector<std::string>& violations) {
   for (const std::string& violation : violations) {
     run.out.journal(record::AuditViolation{worker, violation});
@@ -183,8 +184,7 @@ static std::string summarize_audit(Run& run, const std::vector<WorkerId>& cut_of
   return failure;
 }
 
-void end_run(Run& run) {
-  if (run.end.over) return;
+static void end_run(Run& run) {
   run.ledger.returns_samples(returns_samples(run));
   const bool has_failed = run.end.mode == EndMode::kNow && run.end.status != 0;
   const std::string failure = summarize_audit(run, has_failed ? run.training.members : std::vector<WorkerId>{});
@@ -207,6 +207,15 @@ void end_run(Run& run) {
   ET_CHECK(run.end.begun(), "a run that is over has a reason to end");
 }
 
+void advance_end(Run& run) {
+  const bool settled = run.change.stage != Stage::kCommitted && !run.recovery.active() && !run.takeover.waiting;
+  if (run.end.mode == EndMode::kDraining && settled) drain_members(run);
+  // An agent that is away may still have data to deliver, above all sample accounts.
+  const bool waits = run.end.mode != EndMode::kNow && run.takeover.waiting;
+  const bool all_ended = run.roster.workers().empty() && !waits && !awaits_accounts(run);
+  if (all_ended || run.end.expired) end_run(run);
+}
+
 void limit_finish(Run& run) {
   if (run.end.mode != EndMode::kFinishing || std::exchange(run.end.is_limited, true)) return;
   run.out.arm({TimerKind::kGrace, {}, {}}, run.out.now() + run.settings.grace);
@@ -216,14 +225,14 @@ void grace_expired(Run& run) {
   if (run.end.mode == EndMode::kFinishing) {
     run.out.tell(Tell::Level::kWarning,
                  "the program has finished, but its processes did not end within the grace time: killing them now");
-    begin_end(run, EndMode::kNow, run.end.status, run.end.reason);
-    for (const auto& [id, worker] : run.roster.workers()) run.out.emit(StopWorker{id, 0});
+    run.end.kills = true;
+    want_end(run, EndMode::kNow, run.end.status, run.end.reason);
     return;
   }
   if (run.end.mode != EndMode::kDraining) return;
   run.out.tell(Tell::Level::kWarning,
                "the workers did not reach a step boundary within the grace time: stopping them now");
-  begin_end(run, EndMode::kNow, run.end.status, run.end.reason);
+  want_end(run, EndMode::kNow, run.end.status, run.end.reason);
 }
 
 void record_account(Run& run, WorkerId worker, const protocol::WorkerAudit& account) {

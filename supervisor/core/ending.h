@@ -8,15 +8,19 @@
 
 namespace elastictrain::core {
 
-void begin_end(Run& run, EndMode mode, int status, std::string reason);
+// Of handlers: the run is to end in this way. A run that ends at once does so whatever else is found.
+void want_end(Run& run, EndMode mode, int status, std::string reason);
+// Likewise, at once, after a failure.
 void fail_run(Run& run, int status, const std::string& reason);
+// Of advance(): what was in flight is cancelled, and workers are told.
+void begin_end(Run& run);
+
 void member_finished(Run& run);
 // A worker in no generation has nothing to wait for any more.
 void dismiss_others(Run& run);
 // A recovery finds that no worker trains any more, as requested.
 void end_without_members(Run& run);
 void advance_end(Run& run);
-void end_run(Run& run);
 // The program has finished: its processes have the grace to end by themselves.
 void limit_finish(Run& run);
 void grace_expired(Run& run);

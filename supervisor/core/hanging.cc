@@ -91,7 +91,7 @@ static void reconnect_all(Run& run, const HangFinding& finding) {
   if (finding.times == 1) {
     run.out.tell(Tell::Level::kWarning, text + ": reconnecting the workers");
     forget_repaired_losses(run);
-    recover(run, text);
+    want_recovery(run, text);
     return;
   }
   for (WorkerId id : most_doubtful(run)) {

@@ -216,9 +216,9 @@ static void wait_for_lease(Run& run) {
 
 static void suspend(Run& run) {
   run.end.suspended = true;
-  begin_end(run, EndMode::kDraining, status_of(StopCause::kSuspended),
-            std::string(reason_of(StopCause::kSuspended)) +
-                (run.desired.lease.reason.empty() ? "" : ": " + run.desired.lease.reason));
+  want_end(run, EndMode::kDraining, status_of(StopCause::kSuspended),
+           std::string(reason_of(StopCause::kSuspended)) +
+               (run.desired.lease.reason.empty() ? "" : ": " + run.desired.lease.reason));
 }
 
 void on(Run& run, const LeaseGiven& event) {
@@ -261,9 +261,9 @@ void on(Run& run, const LeaseGiven& event) {
 // the gradients of its open step, and a generation of the same workers repeats only their sum.
 void halt_for_lease(Run& run) {
   const bool trains = run.training.generation != 0 && !run.training.members.empty() && !run.takeover.waiting;
-  if (!run.desired.lease.hold || !trains || run.recovery.active() || run.end.begun()) return;
-  begin_recovery(run, std::string(reason_of(StopCause::kSuspended)) +
-                          (run.desired.lease.reason.empty() ? "" : ": " + run.desired.lease.reason));
+  if (!run.desired.lease.hold || !trains || run.recovery.active_or_wanted() || run.end.begun()) return;
+  want_recovery(run, std::string(reason_of(StopCause::kSuspended)) +
+                         (run.desired.lease.reason.empty() ? "" : ": " + run.desired.lease.reason));
 }
 
 // One whose worker has not ended yet stays if a shrink let that worker go. The slots of a lease are given back as soon

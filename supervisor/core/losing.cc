@@ -51,7 +51,7 @@ static void judge_unfinished_exit(Run& run, const Worker& worker, const WorkerEx
   // A drain asks members to end, and the end of the program asks joiners to. A worker that exits without a message has
   // complied, but the others may wait for it in a collective.
   if (good && (run.end.mode == EndMode::kDraining || run.end.mode == EndMode::kFinishing)) {
-    recover(run, name_of(run, worker) + " " + what);
+    want_recovery(run, name_of(run, worker) + " " + what);
     return;
   }
   // A sender of TERM and then KILL, as a batch system is, takes the worker away; the worker has not failed.
@@ -151,11 +151,11 @@ void lose_member(Run& run, const Loss& loss) {
   run.out.tell(Tell::Level::kWarning, loss.text + loss.detail);
   if (loss.out_of_memory) note_out_of_memory(run, loss);
   blame_host(run, loss);
-  recover(run, loss.text);
+  want_recovery(run, loss.text);
 }
 
 void forget_repaired_losses(Run& run) {
-  if (!run.recovery.active() && run.losses.progressed) run.losses.recent.clear();
+  if (!run.recovery.active_or_wanted() && run.losses.progressed) run.losses.recent.clear();
 }
 
 // The last worker of a run that ends anyway is lost: the planned end stands. A worker that has finished has seen that
@@ -166,7 +166,7 @@ void end_without(Run& run, const Loss& loss, const char* why) {
     return;
   }
   run.out.tell(Tell::Level::kWarning, loss.text + why);
-  begin_end(run, EndMode::kNow, run.end.status, run.end.reason);
+  want_end(run, EndMode::kNow, run.end.status, run.end.reason);
 }
 
 // The same program with the same data would only fail again.

@@ -3,6 +3,7 @@
 #include <utility>
 #include <variant>
 
+#include "supervisor/core/advance.h"
 #include "supervisor/core/agents.h"
 #include "supervisor/core/changing.h"
 #include "supervisor/core/ending.h"
@@ -78,7 +79,8 @@ static void timer_fired(Run& run, const TimerUse& use) {
     case TimerKind::kGrace:
       return grace_expired(run);
     case TimerKind::kEnd:
-      return end_run(run);
+      run.end.expired = true;
+      return run.out.look_again();
     case TimerKind::kNotices:
       return answer_notices(run);
     case TimerKind::kHold:
@@ -103,21 +105,6 @@ static void on(Run& run, const TimerFired& event) {
     worker_timer_fired(run, use->kind, *worker);
   }
   timer_fired(run, *use);
-}
-
-// One comparison of the desired state with the actual one. It may cause another.
-static void advance(Run& run) {
-  run.out.looked();
-  if (run.takeover.waiting) advance_takeover(run);
-  halt_for_lease(run);
-  end_unneeded_warm(run);
-  if (run.recovery.active()) {
-    advance_recovery(run);
-  } else if (!run.end.begun()) {
-    reconcile(run);
-  }
-  if (run.end.begun() && !run.end.over) advance_end(run);
-  if (!run.end.over) release_agents(run);
 }
 
 static Phase phase_of(const Run& run) {

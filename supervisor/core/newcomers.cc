@@ -95,7 +95,7 @@ static bool send_away(Run& run, Generation generation, const std::string& why) {
                "the ranks disagree, so the newest goes, " + names + "; the others repeat the step. " + why);
   count_try(run, why, others.size());
   run.recovery.of_newcomers = true;
-  recover(run, "the ranks disagree since " + names + " joined");
+  want_recovery(run, "the ranks disagree since " + names + " joined");
   return true;
 }
 
@@ -117,7 +117,7 @@ static bool could_not_join(Run& run, WorkerId id, const std::string& text) {
   run.probation.forget(id);
   count_try(run, text, left);
   run.recovery.of_newcomers = true;
-  recover(run, text);
+  want_recovery(run, text);
   return true;
 }
 

@@ -62,7 +62,7 @@ static bool saves_and_leaves(Run& run) {
   if (others_may_train(run)) return saves(run);
   constexpr const char* kReason = "every host is about to go away";
   run.out.tell(Tell::Level::kWarning, std::string(kReason) + ": the run saves its state and leaves");
-  begin_end(run, EndMode::kDraining, status_of(StopCause::kPreempted), kReason);
+  want_end(run, EndMode::kDraining, status_of(StopCause::kPreempted), kReason);
   return true;
 }
 
@@ -141,7 +141,7 @@ void reconcile(Run& run) {
   if (saves_and_leaves(run)) return;
   const std::uint32_t want = target_size(run);
   if (run.startup.is_plain() && want == 0) {
-    begin_end(run, EndMode::kFinishing, 0, "all processes of the program exited");
+    want_end(run, EndMode::kFinishing, 0, "all processes of the program exited");
     return;
   }
   const SwapInput input = swap_input(run);

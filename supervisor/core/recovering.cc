@@ -22,17 +22,11 @@
 
 namespace elastictrain::core {
 
-// A training worker is gone (or cannot continue), and the roster is already updated. `why` may be empty: nothing to
-// report.
-void recover(Run& run, const std::string& why) {
+void want_recovery(Run& run, const std::string& why) {
   if (run.end.mode == EndMode::kNow) return;
-  if (!run.recovery.active() || run.change.stage == Stage::kCommitted) {
-    begin_recovery(run, why);
-    return;
-  }
   if (!why.empty()) run.recovery.reasons.push_back(why);
-  if (run.change.stage == Stage::kPreparing) cancel_change(run, why.empty() ? "a member left" : why);
-  run.training.set_members(run.recovery.living(run.roster));
+  if (!run.recovery.wanted) run.recovery.wanted = why;
+  if (!run.recovery.active() || run.change.stage == Stage::kCommitted) run.hangs.hold();
   run.out.look_again();
 }
 
@@ -56,19 +50,17 @@ static void merge_change(Run& run) {
   run.recovery.order = std::move(order);
 }
 
-void begin_recovery(Run& run, const std::string& why) {
+static void begin_recovery(Run& run, const std::string& why) {
   ET_CHECK(!run.end.over, "a run that has ended loses nothing");
   if (run.change.stage == Stage::kPreparing) cancel_change(run, why.empty() ? "a recovery begins" : why);
   run.out.cancel(run.change.timer);
   run.training.size_before_loss = std::max(run.training.size_before_loss, run.training.members.size());
   merge_change(run);
   run.change = Change{};
-  run.hangs.hold();
   run.change.stage = Stage::kHalting;
   run.change.kind = protocol::ChangeKind::kRecover;
   run.training.fence = run.recovery.fence = ++run.training.issued;
   ET_CHECK(run.training.fence > run.training.generation, "a fence is newer than what it ends");
-  if (!why.empty()) run.recovery.reasons.push_back(why);
   run.training.set_members(run.recovery.living(run.roster));
   run.recovery.waiting = {run.training.members.begin(), run.training.members.end()};
   for (auto& [id, worker] : run.roster.workers()) worker.halted.reset();
@@ -79,6 +71,13 @@ void begin_recovery(Run& run, const std::string& why) {
   run.out.cancel(run.recovery.halt_timer);
   run.recovery.halt_timer = run.out.arm({TimerKind::kHalt, {}, {}}, run.out.now() + run.settings.failures.halt_timeout);
   run.out.look_again();
+}
+
+void recover(Run& run) {
+  const std::string why = *std::exchange(run.recovery.wanted, std::nullopt);
+  if (!run.recovery.active() || run.change.stage == Stage::kCommitted) return begin_recovery(run, why);
+  if (run.change.stage == Stage::kPreparing) cancel_change(run, why.empty() ? "a member left" : why);
+  run.training.set_members(run.recovery.living(run.roster));
 }
 
 static void journal_halted(Run& run, const Worker& worker, const protocol::WorkerHalted& message) {
@@ -95,7 +94,7 @@ static void halted_by_itself(Run& run, Worker& worker, const protocol::WorkerHal
   forget_repaired_losses(run);
   run.recovery.suspicion = name_of(run, worker) + " could not continue: " + message.reason;
   doubt_others(run, worker.agent);
-  if (!run.recovery.active() || run.change.stage == Stage::kCommitted) begin_recovery(run, "");
+  if (!run.recovery.active() || run.change.stage == Stage::kCommitted) want_recovery(run, "");
 }
 
 void on_message(Run& run, Worker& worker, const protocol::WorkerHalted& message) {
@@ -167,7 +166,7 @@ static void settle_halt(Run& run) {
     Worker& worker = *run.roster.worker(id);
     if (!worker.ready() && run.end.mode != EndMode::kNow) end_hung(run, worker, "did not report its address again");
   }
-  if (!run.recovery.active()) return;
+  if (run.recovery.wanted || run.end.wanted) return;  // one of them is not there any more
   run.out.cancel(run.recovery.halt_timer);
   Generation newest = run.training.generation;
   for (WorkerId id : run.recovery.living(run.roster))
@@ -185,7 +184,7 @@ static void settle_halt(Run& run) {
   run.out.journal(record::HaltSettled{run.recovery.fence, run.training.generation, run.recovery.resume_step, holders,
                                       run.training.members});
   if (!run.desired.lease.hold) note_recovery(run);
-  if (!run.recovery.active() || !run.recovery.reasons.empty() || run.recovery.suspicion.empty()) return;
+  if (run.end.wanted || !run.recovery.reasons.empty() || run.recovery.suspicion.empty()) return;
   run.recovery.reasons.push_back(run.recovery.suspicion);
   run.out.tell(Tell::Level::kWarning, run.recovery.suspicion + "; no worker is lost, and the run continues");
 }
@@ -320,7 +319,6 @@ void advance_recovery(Run& run) {
   if (run.change.stage == Stage::kPreparing && !run.roster.all_live(run.change.members))
     cancel_change(run, "a new worker is gone");
   if (run.change.stage == Stage::kGathering) gather_recovery(run);
-  if (run.change.stage == Stage::kCommitted && run.change.waiting.empty()) complete_change(run);
 }
 
 void shortage_expired(Run& run) {
@@ -331,7 +329,7 @@ void shortage_expired(Run& run) {
                            " must train, and no worker joined within " +
                            protocol::duration_text(run.settings.failures.wait_for_min);
   run.out.tell(Tell::Level::kError, text);
-  begin_end(run, EndMode::kDraining, run.settings.has_checkpoints ? kStatusComeAgain : kStatusUnavailable, text);
+  want_end(run, EndMode::kDraining, run.settings.has_checkpoints ? kStatusComeAgain : kStatusUnavailable, text);
 }
 
 void recovery_prepare_timed_out(Run& run) {

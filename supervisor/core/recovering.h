@@ -11,10 +11,12 @@
 
 namespace elastictrain::core {
 
-// A training worker is gone (or cannot continue), and the roster is already updated. `why` may be empty: nothing to
-// report.
-void recover(Run& run, const std::string& why);
-void begin_recovery(Run& run, const std::string& why);
+// Of handlers: a training worker is gone (or cannot continue), and the roster is already updated. `why` may be empty:
+// nothing to report.
+void want_recovery(Run& run, const std::string& why);
+// Of advance(): what handlers wanted. A new fence, or, while the workers of the last one have not continued, one worker
+// less.
+void recover(Run& run);
 void on_message(Run& run, Worker& worker, const protocol::WorkerHalted& message);
 void halt_timed_out(Run& run);
 // While a recovery is in progress nothing else changes; the desired state is looked at again afterwards.

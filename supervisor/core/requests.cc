@@ -64,7 +64,7 @@ void on(Run& run, const Stop& event) {
     return;
   }
   accept(run, event.request, run.training.generation == 0 ? "stopping" : "stopping at the next step boundary");
-  begin_end(run, EndMode::kDraining, status_of(event.cause), reason_of(event.cause));
+  want_end(run, EndMode::kDraining, status_of(event.cause), reason_of(event.cause));
 }
 
 void on(Run& run, const StopNow& event) {
@@ -72,8 +72,8 @@ void on(Run& run, const StopNow& event) {
   if (run.end.mode == EndMode::kNow) return;
   const bool known = run.end.mode == EndMode::kDraining && !run.end.suspended;
   run.end.suspended = false;
-  begin_end(run, EndMode::kNow, known ? run.end.status : status_of(event.cause),
-            known ? run.end.reason : reason_of(event.cause));
+  want_end(run, EndMode::kNow, known ? run.end.status : status_of(event.cause),
+           known ? run.end.reason : reason_of(event.cause));
 }
 
 void refuse(Run& run, std::uint64_t request, const std::string& text) {
@@ -353,7 +353,7 @@ static void act_on_notice(Run& run, NoticeAnswer answer, Worker& worker) {
   }
   if (answer != NoticeAnswer::kDismiss) return;
   if (run.change.plans(worker.id) && run.change.stage == Stage::kPreparing)
-    cancel_change(run, name_of(run, worker) + " got TERM");
+    run.change.unwanted = name_of(run, worker) + " got TERM";
   dismiss(run, worker, "it got TERM");
   run.out.look_again();
 }

@@ -112,6 +112,10 @@ struct Change {
   bool retrying = false;    // waits for kRetry
   bool saves = false;       // made for a checkpoint
   std::uint32_t attempts = 0;
+  // What handlers have found while workers prepare; advance() acts on it.
+  bool late = false;              // kPrepare has expired
+  std::string failure;            // why the attempt has failed; empty: it has not
+  std::string unwanted;           // why it must be cancelled, without a failure; empty: it must not
   std::set<WorkerId> failed;      // in the last attempt
   protocol::GenerationPlan plan;  // as sent
 
@@ -124,6 +128,10 @@ struct Change {
 // members of Training are the remaining workers: by old ranks first; once they have answered, holders of the state come
 // before the others.
 struct Recovery {
+  // What handlers have found, and advance() begins: a member is gone or cannot continue. The reason to show, or an
+  // empty text.
+  std::optional<std::string> wanted;
+
   Generation fence = 0;              // 0: none
   std::vector<std::string> reasons;  // what was lost
   std::string suspicion;             // the reason given by a member whose collective failed
@@ -140,6 +148,7 @@ struct Recovery {
   Step taken_first_step = 0;
 
   bool active() const { return fence != 0; }
+  bool active_or_wanted() const { return active() || wanted; }
   std::string cause() const;
   // Those concerned that still train.
   std::vector<WorkerId> living(const Roster& roster) const;
@@ -198,6 +207,9 @@ struct RunEnd {
   EndMode mode = EndMode::kNone;
   int status = 0;
   std::string reason;
+  bool wanted = false;               // a handler has set these; advance() does what follows from them
+  bool kills = false;                // ... and leaves the workers no grace
+  bool expired = false;              // kEnd: what is still awaited does not count any more
   bool suspended = false;            // the run is to go on when the cluster has slots for it
   bool left_in_order = false;        // while the run drains: a worker reached its boundary
   bool is_limited = false;           // the processes of a program that has finished must end within the grace

@@ -153,10 +153,10 @@ void advance_takeover(Run& run) {
       expect_ready(run, worker);
   }
   const bool over = !run.end.finished.empty() && run.roster.nobody_trains();
-  const bool broken =
-      std::exchange(run.takeover.unsettled, false) && !run.training.members.empty() && !run.recovery.active() && !over;
+  const bool broken = std::exchange(run.takeover.unsettled, false) && !run.training.members.empty() &&
+                      !run.recovery.active_or_wanted() && !over;
   run.out.journal(record::AllBack{run.training.generation, run.roster.workers().size()});
-  if (broken) begin_recovery(run, "the supervisor was replaced in the middle of a change");
+  if (broken) want_recovery(run, "the supervisor was replaced in the middle of a change");
 }
 
 }  // namespace elastictrain::core

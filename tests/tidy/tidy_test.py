@@ -64,6 +64,16 @@ class Tidy(unittest.TestCase):
         self.refuses({"train/include/elastictrain/a.hpp": including("train/session/b.h"),
                       "train/session/b.h": including("elastictrain/a.hpp")}, "folders include each other")
 
+    def test_types_of_a_pure_folder_that_hold_or_take_each_other(self):
+        self.refuses({"supervisor/core/a.h": "class B;\nclass A {\n  B& b_;  // held\n};\n",
+                      "supervisor/core/b.h": "class C;\nstruct B {\n  void tell(C& c) { A::none(); }\n};\n",
+                      "supervisor/core/c.h": "struct C {\n  struct Kept {\n    A* a = nullptr;\n  };\n};\n"},
+                     "supervisor/core/a.h: types that hold or take each other: A -> B -> C -> A")
+
+    def test_types_that_only_their_functions_or_comments_name(self):
+        self.accepts({"supervisor/core/a.h": "struct A {\n  B b;\n};\n",
+                      "supervisor/core/b.h": "struct B {  // of an A\n  int size() const { return sizeof(A); }\n};\n"})
+
     def test_clock_in_a_pure_folder(self):
         self.refuses({"supervisor/core/a.cc": "auto t = std::chrono::steady_clock::now();\n"}, "reads a clock")
 
