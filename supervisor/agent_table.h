@@ -19,7 +19,7 @@
 #include <vector>
 
 #include "launcher/launcher.h"
-#include "supervisor/core/event.h"
+#include "supervisor/core/pure/event.h"
 #include "supervisor/protocol/agent_messages.h"
 #include "supervisor/protocol/result.h"
 #include "supervisor/transport/frame_connection.h"
@@ -112,8 +112,8 @@ class AgentTable {
   AgentHooks hooks_;
   std::unique_ptr<transport::Listener> listener_;
   std::unordered_map<AgentId, Entry> entries_;
-  std::size_t connections_ = 0;  // entries with a peer
-  std::size_t processes_ = 0;    // entries of whose launch a part still runs
+  std::size_t connections_ = 0;     // entries with a peer
+  std::size_t processes_ = 0;       // entries of whose launch a part still runs
   std::vector<PeerPtr> newcomers_;  // authenticated, not introduced yet
   asio::steady_timer tick_timer_;
   Clock::time_point last_progress_;  // of any launch

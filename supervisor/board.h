@@ -11,7 +11,7 @@
 #include <string>
 #include <vector>
 
-#include "supervisor/core/event.h"
+#include "supervisor/core/pure/event.h"
 #include "supervisor/protocol/worker_messages.h"
 
 namespace elastictrain {

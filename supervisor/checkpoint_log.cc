@@ -4,7 +4,7 @@
 #include <string_view>
 #include <variant>
 
-#include "supervisor/core/text.h"
+#include "supervisor/core/pure/text.h"
 #include "supervisor/protocol/note_keys.h"
 
 namespace elastictrain {

@@ -7,8 +7,8 @@
 #include <optional>
 #include <string>
 
-#include "supervisor/core/action.h"
-#include "supervisor/core/records.h"
+#include "supervisor/core/pure/action.h"
+#include "supervisor/core/pure/records.h"
 #include "supervisor/protocol/ids.h"
 
 namespace elastictrain {

@@ -18,9 +18,9 @@
 #include "heuristics/policy/decision.h"
 #include "supervisor/cluster/rate_book.h"
 #include "supervisor/cluster/run_link.h"
-#include "supervisor/core/action.h"
-#include "supervisor/core/event.h"
-#include "supervisor/core/run_view.h"
+#include "supervisor/core/pure/action.h"
+#include "supervisor/core/pure/event.h"
+#include "supervisor/core/pure/run_view.h"
 #include "supervisor/policy/observer.h"
 
 namespace elastictrain {

@@ -1,11 +1,10 @@
 // Purpose: the authoritative record of a run: append-only JSON lines,
 //   {"seq":N,"t":unix seconds with microseconds,"up":seconds since the start,"event":"…",fields…}
-// (JOURNAL.md), numbered on from what the file already holds. A line that an earlier run left torn is kept, separately, and the
-// record "journal_torn" follows it.
-// Ownership: owns the descriptor. Thread: the io_context's.
-// Errors: a record that cannot be written (a full disk) is counted and reported once; writing is retried, and the first
-// record that succeeds is followed by one with the number of missing records, and by the caller's summary of their
-// content. Training never waits for it.
+// (JOURNAL.md), numbered on from what the file already holds. A line that an earlier run left torn is kept, separately,
+// and the record "journal_torn" follows it. Ownership: owns the descriptor. Thread: the io_context's. Errors: a record
+// that cannot be written (a full disk) is counted and reported once; writing is retried, and the first record that
+// succeeds is followed by one with the number of missing records, and by the caller's summary of their content.
+// Training never waits for it.
 #pragma once
 
 #include <chrono>
@@ -14,7 +13,7 @@
 #include <memory>
 #include <string>
 
-#include "supervisor/core/action.h"
+#include "supervisor/core/pure/action.h"
 #include "supervisor/protocol/result.h"
 
 namespace elastictrain {

@@ -11,7 +11,7 @@
 #include <utility>
 #include <vector>
 
-#include "supervisor/core/records.h"
+#include "supervisor/core/pure/records.h"
 
 namespace elastictrain {
 

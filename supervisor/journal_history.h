@@ -11,7 +11,7 @@
 #include <string>
 #include <string_view>
 
-#include "supervisor/core/records.h"
+#include "supervisor/core/pure/records.h"
 #include "supervisor/journal_codec.h"
 #include "supervisor/protocol/result.h"
 

@@ -9,7 +9,7 @@
 #include <string>
 #include <string_view>
 
-#include "supervisor/core/journal_fold.h"
+#include "supervisor/core/pure/journal_fold.h"
 #include "supervisor/protocol/result.h"
 
 namespace elastictrain {

@@ -8,8 +8,8 @@
 #include <type_traits>
 #include <vector>
 
-#include "supervisor/core/records.h"
-#include "supervisor/core/text.h"
+#include "supervisor/core/pure/records.h"
+#include "supervisor/core/pure/text.h"
 #include "supervisor/journal_codec.h"
 #include "supervisor/protocol/json_text.h"
 #include "supervisor/protocol/json_value.h"

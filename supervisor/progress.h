@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <optional>
 
-#include "supervisor/core/run_view.h"
+#include "supervisor/core/pure/run_view.h"
 #include "supervisor/protocol/worker_messages.h"
 
 namespace elastictrain {

@@ -6,7 +6,7 @@
 #include <optional>
 #include <string>
 
-#include "supervisor/core/records.h"
+#include "supervisor/core/pure/records.h"
 #include "supervisor/protocol/ids.h"
 
 namespace elastictrain {

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "supervisor/core/action.h"
+#include "supervisor/core/pure/action.h"
 #include "supervisor/protocol/ids.h"
 
 namespace elastictrain {
@@ -20,7 +20,7 @@ struct WorkerSurroundings {
   std::uint16_t master_port = 0;
   std::uint64_t restarts = 0;  // recoveries of the run so far, and restarts of a plain program
   std::uint32_t max_restarts = 0;
-  std::optional<Step> saved_step;  // of the run's newest checkpoint
+  std::optional<Step> saved_step;             // of the run's newest checkpoint
   bool omp_threads_chosen = false;            // the user has set OMP_NUM_THREADS
   std::vector<std::string> user_environment;  // "NAME=value", overrides all others
 };

@@ -8,8 +8,8 @@
 #include <unordered_map>
 #include <vector>
 
-#include "supervisor/core/action.h"
-#include "supervisor/core/event.h"
+#include "supervisor/core/pure/action.h"
+#include "supervisor/core/pure/event.h"
 #include "supervisor/protocol/agent_messages.h"
 
 namespace elastictrain {

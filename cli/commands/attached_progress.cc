@@ -11,7 +11,7 @@
 #include "cli/output/progress.h"
 #include "cli/output/style.h"
 #include "cli/top/view.h"
-#include "supervisor/core/transitions.h"
+#include "supervisor/core/pure/transitions.h"
 
 namespace elastictrain::cli {
 namespace {

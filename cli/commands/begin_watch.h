@@ -9,7 +9,7 @@
 #include <cstdint>
 #include <functional>
 
-#include "supervisor/core/records.h"
+#include "supervisor/core/pure/records.h"
 
 namespace elastictrain::cli {
 

@@ -5,7 +5,7 @@
 
 #include "cli/commands/exit_code.h"
 #include "cli/config/text.h"
-#include "supervisor/core/text.h"
+#include "supervisor/core/pure/text.h"
 
 namespace elastictrain::cli {
 namespace {

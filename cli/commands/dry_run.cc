@@ -6,7 +6,7 @@
 #include "cli/output/protection.h"
 #include "cli/output/shell_text.h"
 #include "cli/output/table.h"
-#include "supervisor/core/text.h"
+#include "supervisor/core/pure/text.h"
 #include "supervisor/worker_environment.h"
 
 namespace elastictrain::cli {

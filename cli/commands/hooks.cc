@@ -3,7 +3,7 @@
 #include <chrono>
 #include <variant>
 
-#include "supervisor/core/text.h"
+#include "supervisor/core/pure/text.h"
 #include "supervisor/protocol/signal_name.h"
 
 namespace elastictrain::cli {

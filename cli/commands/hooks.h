@@ -19,7 +19,7 @@
 
 #include "cli/config/run_config.h"
 #include "launcher/process/command.h"
-#include "supervisor/core/records.h"
+#include "supervisor/core/pure/records.h"
 
 namespace elastictrain::cli {
 

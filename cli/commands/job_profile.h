@@ -11,7 +11,7 @@
 
 #include "heuristics/policy/view.h"
 #include "heuristics/scavenger/job_plan.h"
-#include "supervisor/core/records.h"
+#include "supervisor/core/pure/records.h"
 #include "supervisor/protocol/result.h"
 
 namespace elastictrain::cli {

@@ -17,7 +17,7 @@
 #include "launcher/hostfile.h"
 #include "launcher/process/core_files.h"
 #include "supervisor/control/control_protocol.h"
-#include "supervisor/core/text.h"
+#include "supervisor/core/pure/text.h"
 #include "supervisor/protocol/duration_text.h"
 #include "supervisor/run_directory.h"
 

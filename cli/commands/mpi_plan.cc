@@ -9,7 +9,7 @@
 #include "launcher/agent/host_facts.h"
 #include "launcher/mpi/mpi_launchers.h"
 #include "launcher/mpi/place.h"
-#include "supervisor/core/text.h"
+#include "supervisor/core/pure/text.h"
 #include "supervisor/run_directory.h"
 
 namespace elastictrain::cli {

@@ -2,7 +2,7 @@
 #pragma once
 
 #include "cli/config/run_config.h"
-#include "supervisor/core/settings.h"
+#include "supervisor/core/pure/settings.h"
 #include "supervisor/policy/runner_settings.h"
 
 namespace elastictrain::cli {

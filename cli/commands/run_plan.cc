@@ -20,7 +20,7 @@
 #include "launcher/batch/start_command.h"
 #include "launcher/hostfile.h"
 #include "launcher/input_file.h"
-#include "supervisor/core/text.h"
+#include "supervisor/core/pure/text.h"
 #include "supervisor/policy/pattern.h"
 
 namespace elastictrain::cli {

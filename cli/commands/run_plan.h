@@ -17,7 +17,7 @@
 #include "launcher/host_source.h"
 #include "launcher/mpi/mpi_tool.h"
 #include "launcher/ssh_command.h"
-#include "supervisor/core/settings.h"
+#include "supervisor/core/pure/settings.h"
 #include "supervisor/policy/runner_settings.h"
 #include "supervisor/worker_program.h"
 

@@ -20,7 +20,7 @@
 #include "cli/output/simulation_report.h"
 #include "cli/output/style.h"
 #include "cli/traces/traces.h"
-#include "supervisor/core/text.h"
+#include "supervisor/core/pure/text.h"
 #include "supervisor/policy/sharing_outside.h"
 
 namespace elastictrain::cli {

@@ -8,8 +8,8 @@
 
 #include "cli/commands/policy_choice.h"
 #include "heuristics/cost/price.h"
-#include "supervisor/core/swap_plan.h"
-#include "supervisor/core/text.h"
+#include "supervisor/core/pure/swap_plan.h"
+#include "supervisor/core/pure/text.h"
 
 namespace elastictrain::cli {
 namespace {

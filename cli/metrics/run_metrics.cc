@@ -5,8 +5,8 @@
 #include <utility>
 #include <variant>
 
-#include "supervisor/core/text.h"
-#include "supervisor/core/transitions.h"
+#include "supervisor/core/pure/text.h"
+#include "supervisor/core/pure/transitions.h"
 #include "supervisor/protocol/note_keys.h"
 
 namespace elastictrain::cli::metrics {

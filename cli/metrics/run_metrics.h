@@ -10,7 +10,7 @@
 
 #include "cli/metrics/exposition.h"
 #include "supervisor/control/run_figures.h"
-#include "supervisor/core/records.h"
+#include "supervisor/core/pure/records.h"
 
 namespace elastictrain::cli::metrics {
 

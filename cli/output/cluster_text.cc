@@ -8,7 +8,7 @@
 #include "cli/config/text.h"
 #include "cli/output/figures.h"
 #include "cli/output/table.h"
-#include "supervisor/core/text.h"
+#include "supervisor/core/pure/text.h"
 
 namespace elastictrain::cli {
 namespace {

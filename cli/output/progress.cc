@@ -7,8 +7,8 @@
 #include "cli/config/text.h"
 #include "cli/output/figures.h"
 #include "cli/output/table.h"
-#include "supervisor/core/text.h"
-#include "supervisor/core/transitions.h"
+#include "supervisor/core/pure/text.h"
+#include "supervisor/core/pure/transitions.h"
 
 namespace elastictrain::cli {
 namespace {

@@ -20,7 +20,7 @@
 #include "cli/output/run_log.h"
 #include "cli/output/style.h"
 #include "supervisor/control/run_figures.h"
-#include "supervisor/core/action.h"
+#include "supervisor/core/pure/action.h"
 #include "supervisor/output_line.h"
 
 namespace elastictrain::cli {

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "supervisor/control/run_figures.h"
-#include "supervisor/core/records.h"
+#include "supervisor/core/pure/records.h"
 
 namespace elastictrain::cli {
 

@@ -8,7 +8,7 @@
 #include <nlohmann/json.hpp>
 
 #include "cli/config/text.h"
-#include "supervisor/core/text.h"
+#include "supervisor/core/pure/text.h"
 
 namespace elastictrain::cli {
 namespace {

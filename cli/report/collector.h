@@ -8,7 +8,7 @@
 
 #include "cli/report/report.h"
 #include "heuristics/policy/view.h"
-#include "supervisor/core/records.h"
+#include "supervisor/core/pure/records.h"
 
 namespace elastictrain::cli::run_report {
 

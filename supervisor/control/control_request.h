@@ -5,7 +5,7 @@
 #include <string>
 #include <variant>
 
-#include "supervisor/core/event.h"
+#include "supervisor/core/pure/event.h"
 #include "supervisor/protocol/result.h"
 
 namespace elastictrain::control {

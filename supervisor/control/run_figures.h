@@ -5,7 +5,7 @@
 #include <optional>
 #include <string>
 
-#include "supervisor/core/run_view.h"
+#include "supervisor/core/pure/run_view.h"
 #include "supervisor/protocol/ids.h"
 
 namespace elastictrain {

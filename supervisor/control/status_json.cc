@@ -4,8 +4,8 @@
 #include <cmath>
 #include <optional>
 
-#include "supervisor/core/settings.h"
-#include "supervisor/core/transitions.h"
+#include "supervisor/core/pure/settings.h"
+#include "supervisor/core/pure/transitions.h"
 #include "supervisor/protocol/json_value.h"
 #include "supervisor/protocol/names.h"
 #include "supervisor/protocol/topology_choice.h"

@@ -7,8 +7,8 @@
 
 #include "supervisor/core/changing.h"
 #include "supervisor/core/hosts.h"
-#include "supervisor/core/stop_cause.h"
-#include "supervisor/core/text.h"
+#include "supervisor/core/pure/exit_text.h"
+#include "supervisor/core/pure/text.h"
 #include "supervisor/core/workers.h"
 #include "supervisor/protocol/check.h"
 #include "supervisor/protocol/duration_text.h"

@@ -5,9 +5,9 @@
 #include <utility>
 #include <vector>
 
-#include "supervisor/core/exit_text.h"
 #include "supervisor/core/losing.h"
 #include "supervisor/core/newcomers.h"
+#include "supervisor/core/pure/exit_text.h"
 #include "supervisor/core/recovering.h"
 #include "supervisor/core/workers.h"
 #include "supervisor/protocol/duration_text.h"

@@ -8,9 +8,9 @@
 #include <vector>
 
 #include "supervisor/core/ending.h"
+#include "supervisor/core/pure/exit_text.h"
+#include "supervisor/core/pure/text.h"
 #include "supervisor/core/recovering.h"
-#include "supervisor/core/stop_cause.h"
-#include "supervisor/core/text.h"
 
 namespace elastictrain::core {
 namespace {

@@ -7,12 +7,11 @@
 #include <utility>
 
 #include "supervisor/core/ending.h"
-#include "supervisor/core/exit_text.h"
 #include "supervisor/core/newcomers.h"
+#include "supervisor/core/pure/exit_text.h"
+#include "supervisor/core/pure/text.h"
 #include "supervisor/core/recovering.h"
 #include "supervisor/core/starting.h"
-#include "supervisor/core/stop_cause.h"
-#include "supervisor/core/text.h"
 #include "supervisor/core/workers.h"
 
 namespace elastictrain::core {

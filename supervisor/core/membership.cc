@@ -11,6 +11,7 @@
 #include "supervisor/core/hosts.h"
 #include "supervisor/core/losing.h"
 #include "supervisor/core/newcomers.h"
+#include "supervisor/core/pure/transitions.h"
 #include "supervisor/core/reconciling.h"
 #include "supervisor/core/recovering.h"
 #include "supervisor/core/requests.h"
@@ -18,7 +19,6 @@
 #include "supervisor/core/snapshot.h"
 #include "supervisor/core/starting.h"
 #include "supervisor/core/takeover.h"
-#include "supervisor/core/transitions.h"
 #include "supervisor/core/workers.h"
 
 namespace elastictrain::core {

@@ -10,10 +10,10 @@
 #include <functional>
 #include <memory>
 
-#include "supervisor/core/action.h"
-#include "supervisor/core/event.h"
-#include "supervisor/core/run_view.h"
-#include "supervisor/core/settings.h"
+#include "supervisor/core/pure/action.h"
+#include "supervisor/core/pure/event.h"
+#include "supervisor/core/pure/run_view.h"
+#include "supervisor/core/pure/settings.h"
 #include "supervisor/protocol/ids.h"
 
 namespace elastictrain::core {

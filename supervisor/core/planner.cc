@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "supervisor/core/text.h"
+#include "supervisor/core/pure/text.h"
 #include "supervisor/core/workers.h"
 
 namespace elastictrain::core {

@@ -10,9 +10,9 @@
 #include "supervisor/core/changing.h"
 #include "supervisor/core/ending.h"
 #include "supervisor/core/planner.h"
+#include "supervisor/core/pure/exit_text.h"
+#include "supervisor/core/pure/swap_plan.h"
 #include "supervisor/core/starting.h"
-#include "supervisor/core/stop_cause.h"
-#include "supervisor/core/swap_plan.h"
 #include "supervisor/core/workers.h"
 
 namespace elastictrain::core {

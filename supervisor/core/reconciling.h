@@ -4,8 +4,8 @@
 
 #include <vector>
 
+#include "supervisor/core/pure/swap_plan.h"
 #include "supervisor/core/run.h"
-#include "supervisor/core/swap_plan.h"
 
 namespace elastictrain::core {
 

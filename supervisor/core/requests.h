@@ -6,8 +6,8 @@
 
 #include <string>
 
+#include "supervisor/core/pure/transitions.h"
 #include "supervisor/core/run.h"
-#include "supervisor/core/transitions.h"
 
 namespace elastictrain::core {
 

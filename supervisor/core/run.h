@@ -17,17 +17,17 @@
 #include <unordered_set>
 #include <vector>
 
-#include "supervisor/core/event.h"
-#include "supervisor/core/failure_budget.h"
-#include "supervisor/core/failure_detector.h"
-#include "supervisor/core/hang_detector.h"
-#include "supervisor/core/host_health.h"
-#include "supervisor/core/invariants.h"
-#include "supervisor/core/ledger.h"
-#include "supervisor/core/outbox.h"
-#include "supervisor/core/probation.h"
-#include "supervisor/core/roster.h"
-#include "supervisor/core/settings.h"
+#include "supervisor/core/pure/event.h"
+#include "supervisor/core/pure/failure_budget.h"
+#include "supervisor/core/pure/failure_detector.h"
+#include "supervisor/core/pure/hang_detector.h"
+#include "supervisor/core/pure/host_health.h"
+#include "supervisor/core/pure/invariants.h"
+#include "supervisor/core/pure/ledger.h"
+#include "supervisor/core/pure/outbox.h"
+#include "supervisor/core/pure/probation.h"
+#include "supervisor/core/pure/roster.h"
+#include "supervisor/core/pure/settings.h"
 #include "supervisor/protocol/ids.h"
 #include "supervisor/protocol/plan_messages.h"
 

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "supervisor/core/changing.h"
-#include "supervisor/core/swap_plan.h"
+#include "supervisor/core/pure/swap_plan.h"
 
 namespace elastictrain::core {
 namespace {

@@ -2,8 +2,8 @@
 // the journal, for a supervisor that finds records missing.
 #pragma once
 
+#include "supervisor/core/pure/run_view.h"
 #include "supervisor/core/run.h"
-#include "supervisor/core/run_view.h"
 
 namespace elastictrain::core {
 

@@ -7,8 +7,8 @@
 #include <vector>
 
 #include "supervisor/core/ending.h"
+#include "supervisor/core/pure/text.h"
 #include "supervisor/core/recovering.h"
-#include "supervisor/core/text.h"
 #include "supervisor/core/workers.h"
 #include "supervisor/protocol/check.h"
 #include "supervisor/protocol/duration_text.h"

@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "heuristics/policy/view.h"
-#include "supervisor/core/run_view.h"
+#include "supervisor/core/pure/run_view.h"
 #include "supervisor/protocol/worker_messages.h"
 
 namespace elastictrain::policy {

@@ -17,8 +17,8 @@
 #include <vector>
 
 #include "heuristics/policy/policy.h"
-#include "supervisor/core/event.h"
-#include "supervisor/core/run_view.h"
+#include "supervisor/core/pure/event.h"
+#include "supervisor/core/pure/run_view.h"
 #include "supervisor/policy/noise_watch.h"
 #include "supervisor/policy/observer.h"
 #include "supervisor/policy/program.h"

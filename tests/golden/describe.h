@@ -3,7 +3,7 @@
 
 #include <string>
 
-#include "supervisor/core/action.h"
+#include "supervisor/core/pure/action.h"
 
 namespace elastictrain::core {
 

@@ -8,9 +8,9 @@
 #include <stdexcept>
 #include <vector>
 
-#include "supervisor/core/hang_detector.h"
 #include "supervisor/core/membership.h"
-#include "supervisor/core/transitions.h"
+#include "supervisor/core/pure/hang_detector.h"
+#include "supervisor/core/pure/transitions.h"
 #include "supervisor/protocol/limits.h"
 #include "supervisor/protocol/note_keys.h"
 #include "supervisor/protocol/topology_choice.h"

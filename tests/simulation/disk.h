@@ -10,7 +10,7 @@
 #include <utility>
 #include <vector>
 
-#include "supervisor/core/action.h"
+#include "supervisor/core/pure/action.h"
 #include "supervisor/protocol/worker_messages.h"
 #include "tests/simulation/oracle.h"
 #include "tests/simulation/rng.h"
@@ -51,7 +51,7 @@ class Disk {
 
   std::string journal_;
   std::size_t synced_bytes_ = 0;  // of it
-  std::uint64_t lost_ = 0;  // records since the disk was full
+  std::uint64_t lost_ = 0;        // records since the disk was full
   std::uint64_t sequence_ = 0;
 };
 

@@ -8,9 +8,9 @@
 #include <string>
 #include <vector>
 
-#include "supervisor/core/action.h"
-#include "supervisor/core/event.h"
-#include "supervisor/core/settings.h"
+#include "supervisor/core/pure/action.h"
+#include "supervisor/core/pure/event.h"
+#include "supervisor/core/pure/settings.h"
 
 namespace elastictrain::simulation {
 

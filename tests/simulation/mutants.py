@@ -22,10 +22,10 @@ MUTANTS = {
         "if (run.change.stage != Stage::kHalting) return;",
         {"only_who_answered", "holders_hold", "state_is_latest", "bit_identity", "behind_no_fence", "core_invariants"}),
     "rank_used_twice": (
-        CORE + "swap_plan.cc", "{from.worker, rank, on_host", "{from.worker, rank / 2, on_host",
+        CORE + "pure/swap_plan.cc", "{from.worker, rank, on_host", "{from.worker, rank / 2, on_host",
         {"ranks_are_dense", "core_invariants"}),
     "ledger_loses_an_entry": (
-        CORE + "ledger.cc", "    if (is_void(step.generation, step.step)) continue;\n    steps_",
+        CORE + "pure/ledger.cc", "    if (is_void(step.generation, step.step)) continue;\n    steps_",
         "    if (is_void(step.generation, step.step) || step.step % 16 == 7) continue;\n    steps_", {"ledger_agrees"}),
     "returned_samples_dropped": (
         "train/state/sampler.cc",

@@ -14,8 +14,8 @@
 #include <string>
 #include <vector>
 
-#include "supervisor/core/action.h"
-#include "supervisor/core/ledger.h"
+#include "supervisor/core/pure/action.h"
+#include "supervisor/core/pure/ledger.h"
 #include "supervisor/protocol/worker_messages.h"
 #include "tests/simulation/parameters.h"
 

@@ -4,8 +4,8 @@
 #include <csignal>
 #include <utility>
 
-#include "supervisor/core/failure_budget.h"
-#include "supervisor/core/settings.h"
+#include "supervisor/core/pure/failure_budget.h"
+#include "supervisor/core/pure/settings.h"
 #include "tests/simulation/agent_process.h"
 #include "tests/simulation/supervisor_process.h"
 #include "tests/simulation/worker_process.h"

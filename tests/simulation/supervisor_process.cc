@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <utility>
 
-#include "supervisor/core/invariants.h"
-#include "supervisor/core/transitions.h"
+#include "supervisor/core/pure/invariants.h"
+#include "supervisor/core/pure/transitions.h"
 #include "tests/golden/describe.h"
 #include "tests/simulation/journal_records.h"
 #include "tests/simulation/worker_process.h"

@@ -12,8 +12,8 @@
 #include <string>
 #include <vector>
 
-#include "supervisor/core/event.h"
-#include "supervisor/core/settings.h"
+#include "supervisor/core/pure/event.h"
+#include "supervisor/core/pure/settings.h"
 #include "tests/simulation/data_plane.h"
 #include "tests/simulation/disk.h"
 #include "tests/simulation/event_queue.h"

@@ -12,8 +12,8 @@
 #include <utility>
 #include <variant>
 
-#include "supervisor/core/journal_fold.h"
 #include "supervisor/core/membership.h"
+#include "supervisor/core/pure/journal_fold.h"
 
 namespace elastictrain::testing {
 

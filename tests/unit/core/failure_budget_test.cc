@@ -1,4 +1,4 @@
-#include "supervisor/core/failure_budget.h"
+#include "supervisor/core/pure/failure_budget.h"
 
 #include <doctest/doctest.h>
 

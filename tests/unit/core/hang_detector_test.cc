@@ -1,4 +1,4 @@
-#include "supervisor/core/hang_detector.h"
+#include "supervisor/core/pure/hang_detector.h"
 
 #include <doctest/doctest.h>
 
@@ -261,7 +261,8 @@ TEST_CASE("a suspicion is withdrawn if the worker makes progress in time") {
   CHECK(findings[0].worker == WorkerId{2});
 }
 
-TEST_CASE("behind the sums of a step nobody waits for a worker in a collective of that step: it has the longest limit") {
+TEST_CASE(
+    "behind the sums of a step nobody waits for a worker in a collective of that step: it has the longest limit") {
   for (const double cpu : {0.0, 1.0}) {
     Training run(3, Millis(500));
     run.run_for(Millis(20'000));

@@ -1,5 +1,5 @@
 // The invariants must be able to fail: each test gives them a step that breaks exactly one.
-#include "supervisor/core/invariants.h"
+#include "supervisor/core/pure/invariants.h"
 
 #include <doctest/doctest.h>
 

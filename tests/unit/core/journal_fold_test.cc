@@ -1,5 +1,5 @@
 // What a supervisor that takes a run over reads from records of its predecessors.
-#include "supervisor/core/journal_fold.h"
+#include "supervisor/core/pure/journal_fold.h"
 
 #include <doctest/doctest.h>
 

@@ -1,4 +1,4 @@
-#include "supervisor/core/ledger.h"
+#include "supervisor/core/pure/ledger.h"
 
 #include <doctest/doctest.h>
 

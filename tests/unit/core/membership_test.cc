@@ -9,8 +9,8 @@
 #include <utility>
 #include <vector>
 
-#include "supervisor/core/journal_fold.h"
-#include "supervisor/core/settings.h"
+#include "supervisor/core/pure/journal_fold.h"
+#include "supervisor/core/pure/settings.h"
 #include "supervisor/protocol/limits.h"
 
 using namespace elastictrain;

@@ -1,4 +1,4 @@
-#include "supervisor/core/state_difference.h"
+#include "supervisor/core/pure/state_difference.h"
 
 #include <doctest/doctest.h>
 

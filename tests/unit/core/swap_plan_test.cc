@@ -1,4 +1,4 @@
-#include "supervisor/core/swap_plan.h"
+#include "supervisor/core/pure/swap_plan.h"
 
 #include <doctest/doctest.h>
 

@@ -1,4 +1,4 @@
-#include "supervisor/core/transitions.h"
+#include "supervisor/core/pure/transitions.h"
 
 #include <doctest/doctest.h>
 
@@ -7,7 +7,7 @@
 #include <string>
 #include <utility>
 
-#include "supervisor/core/invariants.h"
+#include "supervisor/core/pure/invariants.h"
 
 using namespace elastictrain;
 using namespace elastictrain::core;

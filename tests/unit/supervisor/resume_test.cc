@@ -8,7 +8,7 @@
 #include <thread>
 
 #include "launcher/process/boot_id.h"
-#include "supervisor/core/journal_fold.h"
+#include "supervisor/core/pure/journal_fold.h"
 #include "supervisor/run_record.h"
 #include "tests/unit/supervisor/scene.h"
 
