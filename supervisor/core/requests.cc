@@ -152,6 +152,8 @@ void on(Run& run, const Resize& event) {
   const std::string text = resize_text(run, event.target);
   run.desired.target = event.target;
   run.desired.target_reason = event.reason.empty() ? "requested by the user" : event.reason;
+  // Of a policy or the program, which wait for no answer: a later supervisor must know it all the same.
+  if (event.request == 0) run.out.journal(record::Target{run.desired.target, run.desired.target_reason});
   renew_desired(run);
   // The order in the journal is that of the effects: a hold is that of the size before it.
   accept(run, event.request, text + hold_text(run, event));

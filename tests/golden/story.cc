@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <functional>
 #include <map>
+#include <optional>
 #include <set>
 #include <sstream>
 #include <stdexcept>
@@ -16,6 +17,7 @@
 #include "supervisor/protocol/topology_choice.h"
 #include "tests/golden/describe.h"
 #include "tests/golden/worker_samples.h"
+#include "tests/support/journal_check.h"
 
 namespace elastictrain::core {
 namespace {
@@ -54,7 +56,10 @@ class Story {
   }
 
   Membership& machine() {
-    if (!machine_) machine_ = std::make_unique<Membership>(settings_, [this] { return next_token(); });
+    if (!machine_) {
+      machine_ = std::make_unique<Membership>(settings_, [this] { return next_token(); });
+      journal_check_.emplace(settings_);
+    }
     return *machine_;
   }
 
@@ -66,12 +71,15 @@ class Story {
 
   void feed(const Event& event) {
     for (const Action& action : machine().step(event, now_)) {
+      if (const auto* journal = std::get_if<Journal>(&action)) journal_check_->take(journal->record);
       if (const auto* arm = std::get_if<ArmTimer>(&action)) timers_[{arm->when, arm->timer}] = arm->timer;
       if (const auto* cancel = std::get_if<CancelTimer>(&action)) drop_timer(cancel->timer);
       if (const auto* send = std::get_if<SendToWorkers>(&action)) note_sent(*send);
       if (const auto* spawn = std::get_if<SpawnWorker>(&action)) samples_.spawned(spawn->worker, spawn->agent);
       if (const std::string text = describe(action); !text.empty()) out_ << "  " << text << "\n";
     }
+    if (is_resumed_ || machine().ended()) return;  // a state that no journal of this story gives, or that nobody needs
+    if (const auto difference = journal_check_->difference(machine())) out_ << "  DIFFERENCE " << *difference << "\n";
   }
 
   void drop_timer(std::uint64_t timer) {
@@ -165,6 +173,8 @@ class Story {
         settings_.leased = settings_.hosts_may_appear = value != "0";
       else if (name == "keeps_first")
         settings_.keeps_first = value != "0";
+      else if (name == "prepare_ms")
+        settings_.prepare_timeout = Millis(number(value));
       else if (name == "checkpoints")
         settings_.has_checkpoints = value != "0";
       else
@@ -282,6 +292,7 @@ class Story {
       if (name == "unsettled") event.unsettled = true;
       for (const std::string& item : split(value)) resume_item(event, name, item);
     }
+    is_resumed_ = true;
     generation_ = event.generation;
     for (WorkerId id : event.members) seats_[id] = event.generation;
     feed(event);
@@ -578,6 +589,8 @@ class Story {
 
   RunSettings settings_;
   std::unique_ptr<Membership> machine_;
+  std::optional<testing::JournalCheck> journal_check_;
+  bool is_resumed_ = false;
   Instant now_{};
   std::map<std::pair<Instant, std::uint64_t>, std::uint64_t> timers_;
   std::set<WorkerId> greeted_;
