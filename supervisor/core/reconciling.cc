@@ -22,7 +22,11 @@ static bool saves(Run& run) {
   const auto& members = run.training.members;
   if (run.desired.saved)
     return run.change.stage == Stage::kPreparing && run.change.saves && run.change.members == members;
-  if (!all_reachable(run, members)) return false;
+  const bool all_ready = std::all_of(members.begin(), members.end(), [&](WorkerId id) {
+    const Worker* worker = run.roster.worker(id);
+    return worker != nullptr && worker->ready() && !worker->dying();
+  });
+  if (!all_ready || !all_reachable(run, members)) return false;
   if (run.change.stage == Stage::kPreparing) cancel_change(run, "a checkpoint comes first");
   run.out.cancel(run.change.timer);
   run.change = Change{};
