@@ -221,14 +221,25 @@ static void suspend(Run& run) {
                (run.desired.lease.reason.empty() ? "" : ": " + run.desired.lease.reason));
 }
 
+static void act_on_lease(Run& run, const LeaseGiven& event) {
+  run.desired.applied_lease = event.version;
+  run.out.look_again();
+  const bool enough = run.desired.lease.slots >= run.settings.min_workers;
+  if (enough) return offer_hosts(run, event.hosts);
+  if (run.roster.workers().empty()) return wait_for_lease(run);
+  if (run.settings.has_checkpoints) return suspend(run);
+  run.out.tell(Tell::Level::kWarning, "the cluster leases " + counted(run.desired.lease.slots, "slot") +
+                                          ", but at least " + counted(run.settings.min_workers, "worker") +
+                                          " must train, and there is no checkpoint.directory to leave a state in: the "
+                                          "run keeps what it needs");
+  offer_hosts(run, event.hosts);
+}
+
 void on(Run& run, const LeaseGiven& event) {
   if (is_left_undone(run, event)) return suspend(run);
   // The supervisor that took this lease may have been lost before it acted on it.
   const bool is_taken = event.version == run.desired.lease.version && event.version != run.desired.applied_lease;
-  if (is_taken && run.startup.hosts_known && run.desired.lease.slots >= run.settings.min_workers) {
-    run.desired.applied_lease = event.version;
-    return offer_hosts(run, event.hosts);
-  }
+  if (is_taken && run.startup.hosts_known) return act_on_lease(run, event);
   // A run that begins again has no slots: what it had is given to it anew, perhaps by the same version.
   const bool anew = event.version == run.desired.lease.version && !run.startup.hosts_known && !event.hosts.empty();
   if (event.version < run.desired.lease.version || (event.version == run.desired.lease.version && !anew)) {
@@ -244,17 +255,7 @@ void on(Run& run, const LeaseGiven& event) {
   }
   run.desired.lease = {event.version, taken.slots, event.reason, event.hold, event.moves};
   run.out.journal(std::move(taken));
-  run.desired.applied_lease = event.version;
-  run.out.look_again();
-  const bool enough = run.desired.lease.slots >= run.settings.min_workers;
-  if (enough) return offer_hosts(run, event.hosts);
-  if (run.roster.workers().empty()) return wait_for_lease(run);
-  if (run.settings.has_checkpoints) return suspend(run);
-  run.out.tell(Tell::Level::kWarning, "the cluster leases " + counted(run.desired.lease.slots, "slot") +
-                                          ", but at least " + counted(run.settings.min_workers, "worker") +
-                                          " must train, and there is no checkpoint.directory to leave a state in: the "
-                                          "run keeps what it needs");
-  offer_hosts(run, event.hosts);
+  act_on_lease(run, event);
 }
 
 // A recovery without a loss, which goes on when the lease says so: every worker halts where it is, with its state and
