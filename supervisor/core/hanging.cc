@@ -119,7 +119,7 @@ void act_on_hang(Run& run, const HangFinding& finding) {
 }
 
 // What its program does is not known: two heartbeats of its host are missing, or its agent is cut off.
-static bool is_out_of_sight(const Run& run, const Worker& worker) {
+bool is_out_of_sight(const Run& run, const Worker& worker) {
   const Agent* agent = run.roster.agent(worker.agent);
   return agent != nullptr && (agent->cut_off || run.out.now() - agent->last_seen >= run.settings.suspect / 2);
 }

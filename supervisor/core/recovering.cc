@@ -332,8 +332,19 @@ void shortage_expired(Run& run) {
   want_end(run, EndMode::kDraining, run.settings.has_checkpoints ? kStatusComeAgain : kStatusUnavailable, text);
 }
 
-void recovery_prepare_timed_out(Run& run) {
+// Of the workers that are late those that cannot be reached, if there are any: the others may have waited for them.
+static std::set<WorkerId> late_workers(const Run& run) {
   const std::set<WorkerId> late(run.change.waiting.begin(), run.change.waiting.end());
+  std::set<WorkerId> away;
+  for (WorkerId id : late) {
+    const Worker* worker = run.roster.worker(id);
+    if (worker != nullptr && is_out_of_sight(run, *worker)) away.insert(id);
+  }
+  return away.empty() ? late : away;
+}
+
+void recovery_prepare_timed_out(Run& run) {
+  const std::set<WorkerId> late = late_workers(run);
   cancel_change(run, "no answer in time");
   leave_out(run, late,
             "did not build its communicator within " + protocol::duration_text(run.settings.prepare_timeout));
