@@ -45,6 +45,7 @@ void want_end(Run& run, EndMode mode, int status, std::string reason) {
   run.end.status = status;
   run.end.reason = std::move(reason);
   run.end.wanted = true;
+  if (mode == EndMode::kNow) run.end.cut_off = run.training.members;
   run.out.look_again();
 }
 
@@ -187,7 +188,7 @@ static std::string summarize_audit(Run& run, const std::vector<WorkerId>& cut_of
 static void end_run(Run& run) {
   run.ledger.returns_samples(returns_samples(run));
   const bool has_failed = run.end.mode == EndMode::kNow && run.end.status != 0;
-  const std::string failure = summarize_audit(run, has_failed ? run.training.members : std::vector<WorkerId>{});
+  const std::string failure = summarize_audit(run, has_failed ? run.end.cut_off : std::vector<WorkerId>{});
   if (!failure.empty() && run.end.status == 0) {
     run.end.status = kStatusAuditFailed;
     run.end.reason += ", but the audit failed: " + failure;

@@ -245,6 +245,16 @@ static std::vector<WorkerId> fill_shortage(Run& run) {
   return {};
 }
 
+// As the record says: nobody is asked for the state any more, by this supervisor or the next.
+static void forget_generation(Run& run) {
+  end_recovery(run);
+  run.training.set_members({});
+  run.change = Change{};
+  run.training.generation = 0;
+  run.training.restarting = true;
+  run.desired.target_reason = "start again";
+}
+
 // The remaining members have no complete state: it must come from a checkpoint or be created again.
 static void lose_state(Run& run) {
   const bool trained = run.training.generation != 0;
@@ -260,8 +270,12 @@ static void lose_state(Run& run) {
                   true);
   if (run.end.begun()) {
     // The requested orderly end is not possible any more; a status that reports worse is kept.
-    if (run.end.status == 0) return fail_run(run, first.status, first.text + first.detail);
-    end_without(run, run.losses.recent.empty() ? first : run.losses.recent.back(), "; the run was ending");
+    if (run.end.status == 0) {
+      fail_run(run, first.status, first.text + first.detail);
+    } else {
+      end_without(run, run.losses.recent.empty() ? first : run.losses.recent.back(), "; the run was ending");
+    }
+    forget_generation(run);
     return;
   }
   if (is_bad_code(run)) {
@@ -270,13 +284,8 @@ static void lose_state(Run& run) {
     fail_run(run, first.status, first.text + first.detail + all);
     return;
   }
-  end_recovery(run);
-  run.training.set_members({});
-  run.change = Change{};
-  run.training.generation = 0;
-  run.training.restarting = true;
+  forget_generation(run);
   run.desired.hold = false;
-  run.desired.target_reason = "start again";
   run.desired.replacements.clear();
   // Workers that had a seat began without a checkpoint; those that wait for a first seat may still take one if there is
   // no checkpoint, unless their process holds the state of another worker.

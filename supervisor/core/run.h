@@ -210,6 +210,7 @@ struct RunEnd {
   bool wanted = false;               // a handler has set these; advance() does what follows from them
   bool kills = false;                // ... and leaves the workers no grace
   bool expired = false;              // kEnd: what is still awaited does not count any more
+  std::vector<WorkerId> cut_off;     // members when the run was to end at once
   bool suspended = false;            // the run is to go on when the cluster has slots for it
   bool left_in_order = false;        // while the run drains: a worker reached its boundary
   bool is_limited = false;           // the processes of a program that has finished must end within the grace
