@@ -337,7 +337,6 @@ static void begin_generation(Run& run) {
   run.out.cancel(run.startup.min_timer);
 }
 
-// Every member trains in the new generation and every leaver has left.
 void complete_change(Run& run) {
   ET_CHECK(run.change.stage == Stage::kCommitted && run.change.waiting.empty(),
            "a change is complete when every worker has passed its boundary");

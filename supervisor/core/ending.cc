@@ -74,7 +74,6 @@ void begin_end(Run& run) {
   if (run.end.mode == EndMode::kDraining) run.out.arm({TimerKind::kGrace, {}, {}}, run.out.now() + run.settings.grace);
 }
 
-// A worker in no generation has nothing to wait for any more.
 void dismiss_others(Run& run) {
   for (auto& [id, worker] : run.roster.workers()) {
     const bool over = worker.finished() || worker.left();
@@ -82,7 +81,6 @@ void dismiss_others(Run& run) {
   }
 }
 
-// A recovery finds that no worker trains any more, as requested.
 void end_without_members(Run& run) {
   run.change = Change{};
   end_recovery(run);

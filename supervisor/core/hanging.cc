@@ -118,7 +118,6 @@ void act_on_hang(Run& run, const HangFinding& finding) {
            "made no progress for " + protocol::duration_text(Millis(finding.still_ms)) + " (" + finding.why + ")");
 }
 
-// What its program does is not known: two heartbeats of its host are missing, or its agent is cut off.
 bool is_out_of_sight(const Run& run, const Worker& worker) {
   const Agent* agent = run.roster.agent(worker.agent);
   return agent != nullptr && (agent->cut_off || run.out.now() - agent->last_seen >= run.settings.suspect / 2);

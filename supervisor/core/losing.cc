@@ -125,7 +125,6 @@ static void charge(Run& run, const Loss& loss) {
   if (end) fail_run(run, end->status, end->reason);
 }
 
-// A member of a generation has exited, or is about to be ended; the roster is already updated.
 void lose_member(Run& run, const Loss& loss) {
   if (run.end.mode == EndMode::kNow) return;
   forget_repaired_losses(run);
@@ -168,7 +167,6 @@ void end_without(Run& run, const Loss& loss, const char* why) {
   want_end(run, EndMode::kNow, run.end.status, run.end.reason);
 }
 
-// The same program with the same data would only fail again.
 bool is_bad_code(const Run& run) {
   const bool all_by_themselves =
       !run.losses.recent.empty() &&
@@ -217,7 +215,6 @@ void blame_host(Run& run, const Loss& loss) {
   if (!cooled_before) run.out.tell(Tell::Level::kWarning, run.health.text(loss.host, run.out.now()));
 }
 
-// A generation is complete: hosts that failed before are on probation from here on.
 void trust_hosts(Run& run) {
   std::set<std::string> train;
   for (WorkerId id : run.training.members) {

@@ -44,7 +44,6 @@ static std::set<std::string> avoided_hosts(const Run& run) {
   return hosts;
 }
 
-// Workers that could join: those of the plan first, so that a plan is not rebuilt without need; then the ready ones.
 std::vector<Candidate> candidates(const Run& run) {
   const std::set<WorkerId> planned(run.change.members.begin(), run.change.members.end());
   const std::set<std::string> avoided = avoided_hosts(run);
@@ -137,14 +136,12 @@ SwapInput swap_input(const Run& run) {
   return input;
 }
 
-// Slots may still become free, or hosts answer, without a new request.
 bool is_settling(const Run& run) {
   if (run.roster.any_launching()) return true;
   return std::any_of(run.roster.workers().begin(), run.roster.workers().end(),
                      [&](const auto& entry) { return entry.second.dying() && !is_displaced(run, entry.second); });
 }
 
-// A plan is not begun while a worker that must answer cannot be reached.
 bool all_reachable(const Run& run, const std::vector<WorkerId>& next) {
   const auto cut_off = [&](WorkerId id) {
     const Worker* worker = run.roster.worker(id);

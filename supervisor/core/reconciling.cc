@@ -192,7 +192,6 @@ void reconcile(Run& run) {
   if (run.change.not_ready == 0 && !run.change.retrying && may_begin) prepare_change(run);
 }
 
-// Starts and dismisses workers; returns the members of the next generation in rank order.
 std::vector<WorkerId> carry_out(Run& run, const SwapDecision& decision) {
   for (WorkerId id : decision.dismiss) dismiss(run, *run.roster.worker(id), "not needed");
   std::vector<WorkerId> joiners = decision.join;

@@ -322,7 +322,6 @@ static void gather_recovery(Run& run) {
   }
 }
 
-// While a recovery is in progress nothing else changes; the desired state is looked at again afterwards.
 void advance_recovery(Run& run) {
   if (run.change.stage == Stage::kHalting && run.recovery.waiting.empty()) settle_halt(run);
   if (run.change.stage == Stage::kPreparing && !run.roster.all_live(run.change.members))

@@ -205,7 +205,6 @@ static bool calls_last(Run& run, std::uint32_t slots) {
   return enough && !run.startup.expired;
 }
 
-// Enough slots are there, or no more will come.
 bool may_start(Run& run) {
   if (run.training.generation != 0 || run.startup.spawned) return true;
   if (!run.startup.hosts_known) return false;
@@ -225,7 +224,6 @@ bool may_start(Run& run) {
   return false;
 }
 
-// Before it starts, or starts again: the cluster says when.
 bool waits_for_lease(const Run& run) {
   const bool none = run.desired.lease.slots < run.settings.min_workers || run.desired.lease.hold;
   return run.settings.leased && none && run.roster.workers().empty();
@@ -241,7 +239,6 @@ std::string why_too_few(const Run& run, std::size_t count) {
          (hosts.empty() ? "the hosts have no other slot" : hosts);
 }
 
-// An agent was lost before anything trained, and its host is tried again: as long as at the start.
 bool waits_for_hosts(Run& run) {
   if (run.startup.expired || !asks_hosts(run)) return false;
   if (run.startup.timer == 0) {
@@ -250,7 +247,6 @@ bool waits_for_hosts(Run& run) {
   return true;
 }
 
-// No host has answered yet, and some are asked or will be.
 bool asks_hosts(const Run& run) {
   const auto agents = run.roster.agents_in_order();
   return std::any_of(agents.begin(), agents.end(), [](const Agent* agent) {

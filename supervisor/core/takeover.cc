@@ -141,7 +141,6 @@ void on(Run& run, const Resumed& event) {
   run.out.look_again();
 }
 
-// Nothing is decided before every agent is back or given up.
 void advance_takeover(Run& run) {
   const bool waits = std::any_of(run.roster.agents().begin(), run.roster.agents().end(),
                                  [](const auto& entry) { return entry.second.cut_off; });

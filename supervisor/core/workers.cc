@@ -59,7 +59,6 @@ static bool take_warm(Run& run, const Worker& worker) {
   return true;
 }
 
-// `next` is the membership that the new workers expect; `fresh` lists those of it (or spares after them) to start now.
 void start_workers(Run& run, const std::vector<WorkerId>& next, const std::vector<WorkerId>& fresh) {
   std::vector<WorkerId> world = next;
   for (WorkerId id : fresh) {

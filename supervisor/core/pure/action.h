@@ -1,5 +1,9 @@
-// Purpose: every action that the state machine may request. The caller performs the actions of one step in order; a
-// Journal action precedes the actions that carry out what it records, and one with `sync` must be on disk first.
+// Purpose: every action that the state machine may request.
+//
+// The caller performs the actions of one step in order, and all of them before it feeds the next event. Invariants were
+// checked before they are returned. What follows from an action arrives as an event, or never: every wait has a timer.
+// A Journal action precedes the actions that carry out what it records; one with `sync` is on disk before the next
+// action is performed, so that no worker acts on what a later supervisor would not know.
 #pragma once
 
 #include <cstdint>
@@ -14,16 +18,21 @@
 
 namespace elastictrain::core {
 
+// After its record (HostOffered, HostAgain). Followed by AgentConnected or AgentLost; nothing is sent to the agent
+// before the former.
 struct LaunchAgent {
   AgentId agent;
   std::string host;
   std::uint32_t slots = 1;
 };
-// TERM to its workers, then the agent exits; its launcher process is cleaned up.
+// TERM to its workers, then the agent exits; its launcher process is cleaned up. At most once for an agent, connected
+// or not. Followed by the exits of its workers and AgentLost; nothing is started there any more.
 struct StopAgent {
   AgentId agent;
   std::uint64_t grace_ms = 0;
 };
+// After Spawn. To an agent that is connected; its slot is free, or holds the worker that it replaces. Followed by the
+// worker's messages, WorkerSpawnFailed or WorkerExited.
 struct SpawnWorker {
   WorkerId worker;
   AgentId agent;
@@ -44,17 +53,18 @@ struct SpawnWorker {
   std::vector<protocol::Fence> lineage;
   bool warm = false;  // by the process that the agent keeps in this slot
 };
-// To the worker's agent: its process stays when it has left.
+// To the worker's agent: its process stays when it has left. Before the Commit of the change that lets it go. Followed
+// by WarmReported.
 struct KeepWarm {
   AgentId agent;
   WorkerId worker;
 };
-// The process that was `worker` ends.
+// The process that was `worker` ends, and its slot is free when the next WarmReported no longer lists it.
 struct EndWarm {
   AgentId agent;
   WorkerId worker;
 };
-// TERM, then KILL after the grace.
+// TERM, then KILL after the grace. Again with 0 where the grace is not to be waited for; followed by WorkerExited.
 struct StopWorker {
   WorkerId worker;
   std::uint64_t grace_ms = 0;
@@ -63,14 +73,19 @@ struct StopWorker {
 struct AskAgent {
   protocol::AskAgent asked;
 };
+// Prepare, Commit and Abort follow their records; the latter two are on disk first. A Commit follows a Prepare with the
+// same number that every addressee has answered, and no Cancel or Abort since. A worker whose agent is away gets it
+// when the agent is back, if it still counts.
 struct SendToWorkers {
   std::vector<WorkerId> workers;
   protocol::WorkerDown message;
 };
+// Followed by TimerFired, unless it is cancelled first; a number is used once.
 struct ArmTimer {
   std::uint64_t timer = 0;  // its expiry arrives as TimerFired with the same number
   Instant when;
 };
+// Of a timer that is armed.
 struct CancelTimer {
   std::uint64_t timer = 0;
 };
@@ -86,6 +101,7 @@ struct Journal {
   Record record;
   bool sync = false;
 };
+// Exactly one for each request that names itself (not 0), in the step of the request.
 struct Reply {
   std::uint64_t request = 0;
   bool accepted = false;
@@ -96,7 +112,8 @@ struct Tell {
   enum class Level : std::uint8_t { kInfo, kWarning, kError } level = Level::kInfo;
   std::string text;
 };
-// The last action of a run. Exit statuses as documented for users.
+// The last action of a run, after its record is on disk and every agent was told to stop; only replies follow. Exit
+// statuses as documented for users.
 struct EndRun {
   int exit_status = 0;
   std::string reason;
