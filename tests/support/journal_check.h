@@ -107,9 +107,26 @@ inline bool agree(const core::Resumed& folded, const core::Resumed& live) {
 
 // Once a run was taken over, the supervisor counts as unsettled, and as no generation, what it has not found, which the
 // next one finds out for itself.
+// Members without samples are joiners of a change that was under way; where all others have finished they never begin,
+// and it does not matter who finds that out.
 inline core::Resumed as_taken_over(core::Resumed run) {
   run.generation = 0;
   run.unsettled = true;
+  const std::set<WorkerId> living = living_workers(run);
+  const std::set<WorkerId> finished(run.finished.begin(), run.finished.end());
+  std::vector<WorkerId> joiners;
+  for (std::size_t rank = 0; rank < run.members.size(); ++rank) {
+    const WorkerId id = run.members[rank];
+    if (finished.contains(id) || !living.contains(id)) continue;
+    if (run.shares.at(rank) != 0) return run;
+    joiners.push_back(id);
+  }
+  if (finished.empty()) return run;
+  for (std::size_t rank = run.members.size(); rank-- > 0;) {
+    if (std::find(joiners.begin(), joiners.end(), run.members[rank]) == joiners.end()) continue;
+    run.members.erase(run.members.begin() + static_cast<std::ptrdiff_t>(rank));
+    run.shares.erase(run.shares.begin() + static_cast<std::ptrdiff_t>(rank));
+  }
   return run;
 }
 

@@ -26,7 +26,7 @@ FailureSettings hang_settings() {
 
 // Workers that train in step, and their agents that report every 250 ms, as launcher/agent does: a silent worker is
 // listed after two periods.
-class Training {
+class TrainingRun {
  public:
   struct State {
     bool stopped = false;
@@ -44,7 +44,7 @@ class Training {
     protocol::WorkerHeartbeat last;
   };
 
-  Training(std::uint32_t workers, Millis step, FailureSettings wanted = hang_settings())
+  TrainingRun(std::uint32_t workers, Millis step, FailureSettings wanted = hang_settings())
       : detector_(wanted, Millis(2000), Millis(10'000)), step_time_(step) {
     std::vector<WorkerId> members;
     for (std::uint32_t id = 1; id <= workers; ++id) {
@@ -149,7 +149,7 @@ std::vector<HangFinding> only(const std::vector<HangFinding>& findings, Kind kin
 }  // namespace
 
 TEST_CASE("a stopped worker is guilty half a second after three learned steps") {
-  Training run(3, Millis(500));
+  TrainingRun run(3, Millis(500));
   CHECK(run.run_for(Millis(20'000)).empty());
   CHECK(run.detector_.learned_step() == Millis(500));
   run.stop(2);
@@ -166,7 +166,7 @@ TEST_CASE("a stopped worker is guilty half a second after three learned steps") 
 }
 
 TEST_CASE("with short steps a stopped worker is given one second") {
-  Training run(2, Millis(50));
+  TrainingRun run(2, Millis(50));
   run.run_for(Millis(20'000));
   run.stop(2);
   const Instant stopped = run.now_;
@@ -182,7 +182,7 @@ TEST_CASE("a phase that the program announced is no hang before its own deadline
   for (const StepPlace place : {StepPlace::kComputing, StepPlace::kUpdating, StepPlace::kOutside}) {
     FailureSettings settings = hang_settings();
     settings.phase_timeout = Millis(300'000);
-    Training run(3, Millis(500), settings);
+    TrainingRun run(3, Millis(500), settings);
     run.run_for(Millis(20'000));
     run.sits(2, place, 0);
     run.worker(2).phase = protocol::ProgramPhase::kEvaluation;
@@ -197,7 +197,7 @@ TEST_CASE("a phase that the program announced is no hang before its own deadline
 }
 
 TEST_CASE("a phase that ends is followed by the usual limits, and a stopped process has no phase") {
-  Training run(3, Millis(500));
+  TrainingRun run(3, Millis(500));
   run.run_for(Millis(20'000));
   run.sits(2, StepPlace::kComputing, 0);
   run.worker(2).phase = protocol::ProgramPhase::kData;
@@ -210,7 +210,7 @@ TEST_CASE("a phase that ends is followed by the usual limits, and a stopped proc
   REQUIRE_FALSE(findings.empty());
   CHECK(findings.back().kind == Kind::kGuilty);
   CHECK(run.since(ended) >= Millis(6000));
-  Training other(3, Millis(500));
+  TrainingRun other(3, Millis(500));
   other.run_for(Millis(20'000));
   other.worker(2).phase = protocol::ProgramPhase::kData;
   other.stop(2);
@@ -218,7 +218,7 @@ TEST_CASE("a phase that ends is followed by the usual limits, and a stopped proc
 }
 
 TEST_CASE("two workers that stop at once are both found") {
-  Training run(4, Millis(100));
+  TrainingRun run(4, Millis(100));
   run.run_for(Millis(20'000));
   run.worker(2).stopped = true;
   run.stop(3);
@@ -231,7 +231,7 @@ TEST_CASE("two workers that stop at once are both found") {
 }
 
 TEST_CASE("while a recovery waits for answers only processes that do nothing at all are judged") {
-  Training run(4, Millis(100));
+  TrainingRun run(4, Millis(100));
   run.run_for(Millis(20'000));
   run.detector_.hold();
   run.sits(1, StepPlace::kComputing, 0.0);
@@ -247,7 +247,7 @@ TEST_CASE("while a recovery waits for answers only processes that do nothing at 
 }
 
 TEST_CASE("a suspicion is withdrawn if the worker makes progress in time") {
-  Training run(2, Millis(100));
+  TrainingRun run(2, Millis(100));
   run.run_for(Millis(20'000));
   run.stop(2);
   auto findings = run.run_for(Millis(1000));
@@ -264,7 +264,7 @@ TEST_CASE("a suspicion is withdrawn if the worker makes progress in time") {
 TEST_CASE(
     "behind the sums of a step nobody waits for a worker in a collective of that step: it has the longest limit") {
   for (const double cpu : {0.0, 1.0}) {
-    Training run(3, Millis(500));
+    TrainingRun run(3, Millis(500));
     run.run_for(Millis(20'000));
     run.sits(3, StepPlace::kUpdating, cpu);
     run.others_wait();
@@ -279,7 +279,7 @@ TEST_CASE(
 }
 
 TEST_CASE("a worker between two sums of a step, for which others wait in that step, is found as inside of it") {
-  Training run(3, Millis(500));
+  TrainingRun run(3, Millis(500));
   run.run_for(Millis(20'000));
   run.sits(3, StepPlace::kUpdating, 0);
   run.others_wait();
@@ -291,7 +291,7 @@ TEST_CASE("a worker between two sums of a step, for which others wait in that st
 TEST_CASE("a deadlock inside a step takes four limits, a loop that uses CPU ten") {
   for (const auto& [cpu, limit_ms] : std::map<double, std::uint64_t>{{0.0, 4000}, {0.9, 10'000}}) {
     CAPTURE(cpu);
-    Training run(3, Millis(200));
+    TrainingRun run(3, Millis(200));
     run.run_for(Millis(20'000));
     run.sits(3, StepPlace::kComputing, cpu);
     run.others_wait();
@@ -306,7 +306,7 @@ TEST_CASE("a deadlock inside a step takes four limits, a loop that uses CPU ten"
 
 TEST_CASE("a process that is silent and uses no CPU takes four limits, wherever it was") {
   for (const StepPlace place : {StepPlace::kOutside, StepPlace::kComputing, StepPlace::kReducing}) {
-    Training run(3, Millis(200));
+    TrainingRun run(3, Millis(200));
     run.run_for(Millis(20'000));
     run.sits(3, place, 0);
     run.others_wait();
@@ -322,7 +322,7 @@ TEST_CASE("a process that is silent and uses no CPU takes four limits, wherever 
 
 TEST_CASE("evaluations and checkpoints may take long") {
   for (const StepPlace place : {StepPlace::kOutside, StepPlace::kCheckpoint}) {
-    Training run(3, Millis(200));
+    TrainingRun run(3, Millis(200));
     run.run_for(Millis(20'000));
     run.sits(1, place, 1.0);
     run.others_wait();
@@ -336,7 +336,7 @@ TEST_CASE("evaluations and checkpoints may take long") {
 }
 
 TEST_CASE("the first step of a run has until hang_max") {
-  Training run(2, Millis(100));
+  TrainingRun run(2, Millis(100));
   run.sits(1, StepPlace::kComputing, 1.0);
   run.sits(2, StepPlace::kReducing, 0.0);
   CHECK(run.run_for(Millis(59'000)).empty());
@@ -344,7 +344,7 @@ TEST_CASE("the first step of a run has until hang_max") {
 }
 
 TEST_CASE("the first steps after a change are judged as first ones in the same worker") {
-  Training run(2, Millis(100));
+  TrainingRun run(2, Millis(100));
   run.run_for(Millis(20'000));
   run.seat(2, {WorkerId{1}, WorkerId{2}});
   run.sits(1, StepPlace::kComputing, 1.0);  // compiles for its new batch
@@ -358,7 +358,7 @@ TEST_CASE("a worker that does not take its seat after a recovery is detected any
                                                                           {StepPlace::kReducing, 14'000},
                                                                           {StepPlace::kOutside, 60'000}}) {
     CAPTURE(static_cast<int>(place));
-    Training run(2, Millis(100));
+    TrainingRun run(2, Millis(100));
     run.run_for(Millis(20'000));
     run.detector_.hold();
     run.sits(1, place, 0.0);
@@ -375,7 +375,7 @@ TEST_CASE("a worker that does not take its seat after a recovery is detected any
 }
 
 TEST_CASE("a stopped worker is found in the first step after a change too") {
-  Training run(2, Millis(500));
+  TrainingRun run(2, Millis(500));
   run.run_for(Millis(20'000));
   run.seat(2, {WorkerId{1}, WorkerId{2}});
   run.stop(1);
@@ -386,7 +386,7 @@ TEST_CASE("a stopped worker is found in the first step after a change too") {
 }
 
 TEST_CASE("a worker that is stopped before any step was measured is found without waiting for the longest time") {
-  Training run(2, Millis(500));
+  TrainingRun run(2, Millis(500));
   run.stop(2);
   const auto findings = run.run_for(Millis(20'000));
   REQUIRE_FALSE(findings.empty());
@@ -396,7 +396,7 @@ TEST_CASE("a worker that is stopped before any step was measured is found withou
 }
 
 TEST_CASE("a world of one is judged by itself, with the wide limit") {
-  Training run(1, Millis(500));
+  TrainingRun run(1, Millis(500));
   run.run_for(Millis(20'000));
   run.stop(1);
   const auto findings = run.run_for(Millis(30'000));
@@ -406,14 +406,14 @@ TEST_CASE("a world of one is judged by itself, with the wide limit") {
 }
 
 TEST_CASE("no worker is blamed when all are stopped at once") {
-  Training run(3, Millis(100));
+  TrainingRun run(3, Millis(100));
   run.run_for(Millis(20'000));
   for (std::uint32_t id = 1; id <= 3; ++id) run.worker(id).stopped = true;
   CHECK(run.run_for(Millis(50'000)).empty());
 }
 
 TEST_CASE("a slow step is not a hang as long as no worker waits") {
-  Training run(3, Millis(200));
+  TrainingRun run(3, Millis(200));
   run.run_for(Millis(20'000));
   for (std::uint32_t id = 1; id <= 3; ++id) run.sits(id, StepPlace::kComputing, 0.0);
   CHECK(run.run_for(Millis(50'000)).empty());
@@ -438,7 +438,7 @@ TEST_CASE("two samples read at the same instant count as one check") {
 }
 
 TEST_CASE("a suspended run, and our own late checks, blame no worker") {
-  Training run(3, Millis(300));
+  TrainingRun run(3, Millis(300));
   run.run_for(Millis(20'000));
   run.sits(1, StepPlace::kComputing, 0.5);
   run.others_wait();
@@ -455,7 +455,7 @@ TEST_CASE("a suspended run, and our own late checks, blame no worker") {
 }
 
 TEST_CASE("when all wait in the all-reduce the data plane is stuck, not a worker") {
-  Training run(3, Millis(100));
+  TrainingRun run(3, Millis(100));
   run.run_for(Millis(20'000));
   run.others_wait();
   auto findings = run.run_for(Millis(30'000));
@@ -473,7 +473,7 @@ TEST_CASE("when all wait in the all-reduce the data plane is stuck, not a worker
 }
 
 TEST_CASE("progress makes a stuck data plane a first one again") {
-  Training run(2, Millis(100));
+  TrainingRun run(2, Millis(100));
   run.run_for(Millis(20'000));
   run.others_wait();
   REQUIRE(only(run.run_for(Millis(30'000)), Kind::kStuck).size() == 1);
@@ -492,7 +492,7 @@ TEST_CASE("consecutive recoveries do not hide a worker that does not take its se
                                                                        {StepPlace::kOutside, 62'000},
                                                                        {StepPlace::kCheckpoint, 62'000}}) {
     CAPTURE(static_cast<int>(place));
-    Training run(2, Millis(100));
+    TrainingRun run(2, Millis(100));
     run.run_for(Millis(20'000));
     run.sits(1, place, 0.0);
     run.others_wait();
@@ -514,7 +514,7 @@ TEST_CASE("consecutive recoveries do not hide a worker that does not take its se
 }
 
 TEST_CASE("the time in which a recovery was blocked counts against no worker") {
-  Training run(2, Millis(100));
+  TrainingRun run(2, Millis(100));
   run.run_for(Millis(20'000));
   run.detector_.hold();
   run.sits(1, StepPlace::kHalted, 0.0);
@@ -525,7 +525,7 @@ TEST_CASE("the time in which a recovery was blocked counts against no worker") {
 }
 
 TEST_CASE("of the starting workers only the missing one is detected") {
-  Training run(3, Millis(100));
+  TrainingRun run(3, Millis(100));
   for (std::uint32_t id = 1; id <= 3; ++id) {
     run.worker(id).generation = 0;
     run.sits(id, StepPlace::kStarting, 0.0);
@@ -542,7 +542,7 @@ TEST_CASE("of the starting workers only the missing one is detected") {
 }
 
 TEST_CASE("a joiner that waits for members which never come to the boundary hides nothing") {
-  Training run(2, Millis(100));
+  TrainingRun run(2, Millis(100));
   run.run_for(Millis(20'000));
   run.others_wait();
   run.worker(3).generation = 2;
@@ -552,7 +552,7 @@ TEST_CASE("a joiner that waits for members which never come to the boundary hide
 }
 
 TEST_CASE("a world of one has no worker to wait for in the all-reduce") {
-  Training run(1, Millis(100));
+  TrainingRun run(1, Millis(100));
   run.run_for(Millis(20'000));
   run.sits(1, StepPlace::kReducing, 0.0);
   const auto findings = run.run_for(Millis(10'000));
@@ -564,7 +564,7 @@ TEST_CASE("a world of one has no worker to wait for in the all-reduce") {
 TEST_CASE("detection can be switched off") {
   FailureSettings off = hang_settings();
   off.detect_hangs = false;
-  Training run(2, Millis(100), off);
+  TrainingRun run(2, Millis(100), off);
   run.run_for(Millis(20'000));
   run.stop(2);
   CHECK(run.run_for(Millis(120'000)).empty());

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "supervisor/core/pure/text.h"
 #include "supervisor/core/run.h"
 
 namespace elastictrain::core {
@@ -169,7 +170,7 @@ DOCTEST_TEST_CASE("a change is described by what makes it") {
   run.desired.target_reason = "requested by the user";
   const auto described = [&](const SwapDecision& decision, std::size_t size) {
     const ChangeDescription found = describe_change(run, decision, size);
-    return std::string(protocol::name_of(found.kind)) + ": " + found.reason;
+    return std::string(change_name(found.kind)) + ": " + found.reason;
   };
   SwapDecision both{.stay = {first, second}};
   DOCTEST_CHECK(described(both, 3) == "grow: grow from 2 to 3 workers: requested by the user");
