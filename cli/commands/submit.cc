@@ -39,7 +39,8 @@ the cluster lets jobs stand still in memory (suspended_per_slot). If the length 
 its deadline can be kept.
 
 Exit status: 0 queued; 64 wrong usage; 66 a file cannot be read; 69 no such cluster, or it can never have so
-many slots; 77 not permitted; 78 a mistake in the config, or a program that is not there.
+many slots; 75 the queue, or your part of it (limits.queued), is full: submit again later; 77 not permitted; 78 a mistake
+in the config, or a program that is not there.
 )";
 
 struct SubmitFlags {

@@ -29,6 +29,8 @@ int status_of(jobs::Outcome outcome) {
       return 69;
     case jobs::Outcome::kNotPermitted:
       return 77;
+    case jobs::Outcome::kFull:
+      return 75;
   }
   return kBrokenStatus;
 }
@@ -116,6 +118,7 @@ Object job_json(const jobs::Job& job, const jobs::Cluster& cluster, const Cluste
   out["id"] = jobs::id_text(job.id);
   out["name"] = job.spec.name;
   out["user"] = job.owner.name;
+  out["uid"] = job.owner.uid;
   out["phase"] = jobs::name_of(job.phase);
   out["why"] = job.why;
   out["priority"] = job.spec.priority;

@@ -361,7 +361,7 @@ class BadInput(Case):
         cluster.wait_workers("a", 1)
         cluster.submit("b", 1, 4, 1)
         cluster.wait_job("b", lambda job: job["phase"] == "queued" and "no slot" in job["why"], "its reason")
-        cluster.refused(77, "limits.queued", "submit", "-n", "1", "--", "true")
+        cluster.refused(75, "limits.queued", "submit", "-n", "1", "--", "true")
 
     def test_runs_that_lie_are_refused_and_harm_nobody(self):
         cluster = Cluster(self, slots=2).start()

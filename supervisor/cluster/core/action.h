@@ -16,7 +16,8 @@ struct Write {
   Record record;
 };
 
-enum class Outcome : std::uint8_t { kDone, kInvalid, kUnavailable, kNotPermitted };
+// kFull: not now, but later, when jobs have ended.
+enum class Outcome : std::uint8_t { kDone, kInvalid, kUnavailable, kNotPermitted, kFull };
 struct Answer {
   Request request = 0;
   Outcome outcome = Outcome::kDone;
@@ -76,8 +77,8 @@ struct AskPolicy {
   std::shared_ptr<const PolicyQuestion> asked;
 };
 
-using Action =
-    std::variant<Write, Answer, Welcome, Refuse, SendLease, SendPlace, SendEnd, StartRun, SignalRun, Probe, Tell, AskPolicy>;
+using Action = std::variant<Write, Answer, Welcome, Refuse, SendLease, SendPlace, SendEnd, StartRun, SignalRun, Probe,
+                            Tell, AskPolicy>;
 using Actions = std::vector<Action>;
 
 }  // namespace elastictrain::jobs

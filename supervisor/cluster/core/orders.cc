@@ -64,6 +64,7 @@ std::string Cluster::refusal(const Owner& owner, const Limits& limits, const Job
   const std::string user = "user " + owner.name;
   if (!limits.submit) return user + " may not submit jobs to this cluster (limits)";
   if (own_jobs >= limits.queued) {
+    outcome = Outcome::kFull;
     return user + " has " + plural(own_jobs, "job") + " and may have " + plural(limits.queued, "job") +
            " (limits.queued)";
   }
@@ -72,7 +73,7 @@ std::string Cluster::refusal(const Owner& owner, const Limits& limits, const Job
            std::to_string(spec.priority);
   }
   if (std::string problem = misfit(owner, limits, spec, outcome); !problem.empty()) return problem;
-  outcome = Outcome::kUnavailable;
+  outcome = Outcome::kFull;
   if (all_jobs >= settings_.max_jobs) {
     return "the cluster has " + plural(all_jobs, "job") + " already, the most that it takes";
   }
