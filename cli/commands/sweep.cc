@@ -24,8 +24,9 @@ constexpr const char* kDetails = R"(
 
     name = "rates"                            # the trials are the jobs rates-1, rates-2, …
     arguments = ["-n", "1:4", "--", "python3", "train.py", "--lr={lr}", "--width={width}"]
+                                              # {trial} is the name of the trial: --out=out/{trial}
     metric = "accuracy"                       # what the program notes: run.note("accuracy", 0.93); or
-    # pattern = 'val loss ([0-9.]+)'          # a regular expression for the output of rank 0
+    # pattern = 'val loss (\S+)'              # a regular expression for the output of rank 0
     goal = "max"                              # or "min"
     trials = 12                               # random draws; without it the whole grid
     seed = 1
@@ -38,6 +39,7 @@ constexpr const char* kDetails = R"(
     rule = "halving"                          # or "median", or "none"
     first = 1                                 # reports after which a trial is judged first
     factor = 3                                # one trial in so many goes on, and to so many times the reports
+    # program = ["python3", "my_rule.py"]     # judges instead of a rule; timeout_ms = 10000 for each answer
 
 The cluster decides which trials have slots, in which turns, and lets those that are left grow onto what the stopped ones
 had. Ctrl-C leaves the trials to the cluster; the same command goes on with them. A trial that has checkpoints can be
@@ -45,7 +47,7 @@ suspended between its turns (checkpoint.directory in config).
 
 Exit status: 0 all trials have ended, and one has reported a value; 1 none has; 64 wrong usage; 66 the file cannot be
 read; 69 no such cluster, or it does not answer; 73 the sweep's own file cannot be written; 78 a mistake in the file, or a
-sweep or run of these names is another one. If no trial is accepted: the status of submit.
+sweep, job or run of these names is another one. If no trial is accepted: the status of submit.
 )";
 
 struct SweepFlags {

@@ -2,6 +2,7 @@
 
 #include <limits>
 #include <nlohmann/json.hpp>
+#include <utility>
 
 #include "cli/config/text.h"
 #include "cli/output/event_text.h"
@@ -24,11 +25,24 @@ SweepReports::SweepReports(const SweepFile& file) : metric_(file.metric) {
   if (!file.pattern.empty()) pattern_ = std::regex(file.pattern);
 }
 
-void SweepReports::read(const std::string& run_directory) {
-  const std::string path = pattern_ ? kept_log_path(run_directory) : run_directory + "/" + control::kJournalName;
-  if (!follower_) follower_ = std::make_unique<FileFollower>(path);
-  if (!follower_->is_open()) follower_ = std::make_unique<FileFollower>(path);
-  follower_->read_lines([this](std::string_view line) { pattern_ ? take_output(line) : take_event(line); });
+void SweepReports::restore(KnownReports known) {
+  values_ = std::move(known.values);
+  restored_ = std::move(known.place);
+}
+
+bool SweepReports::read(const std::string& run_directory) {
+  if (!follower_ && pattern_) {
+    follower_.emplace(kept_log_path(run_directory), older_kept_log_path(run_directory), restored_);
+  } else if (!follower_) {
+    follower_.emplace(run_directory + "/" + control::kJournalName, "", restored_);
+  }
+  bool is_anew = false;
+  follower_->read_lines([this](std::string_view line) { pattern_ ? take_output(line) : take_event(line); },
+                        [&] {
+                          values_.clear();
+                          is_anew = true;
+                        });
+  return is_anew;
 }
 
 void SweepReports::take_event(std::string_view line) {

@@ -6,7 +6,6 @@
 // Ownership: owns the open file. Thread: one. Errors: what cannot be read gives no values.
 #pragma once
 
-#include <memory>
 #include <optional>
 #include <regex>
 #include <string>
@@ -18,13 +17,22 @@
 
 namespace elastictrain::cli {
 
+// What has been read so far, and where to read on.
+struct KnownReports {
+  std::vector<double> values;
+  LogFollower::Place place;
+};
+
 class SweepReports {
  public:
   explicit SweepReports(const SweepFile& file);
 
-  // Reads on. The directory is that of a run that has begun.
-  void read(const std::string& run_directory);
+  // What an earlier sweep has read: before the first read().
+  void restore(KnownReports known);
+  // Reads on. The directory is that of a run that has begun. True: the run was begun anew, and its values replace all.
+  bool read(const std::string& run_directory);
   const std::vector<double>& values() const { return values_; }
+  LogFollower::Place place() const { return follower_ ? follower_->place() : LogFollower::Place{}; }
 
   // A line of the journal, or of the kept output.
   void take_event(std::string_view line);
@@ -33,7 +41,8 @@ class SweepReports {
  private:
   std::string metric_;
   std::optional<std::regex> pattern_;
-  std::unique_ptr<FileFollower> follower_;
+  std::optional<LogFollower::Place> restored_;
+  std::optional<LogFollower> follower_;
   std::vector<double> values_;
 };
 

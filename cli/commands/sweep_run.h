@@ -7,23 +7,22 @@
 // Thread: one, which waits. Errors: one line on standard error, and the exit status.
 #pragma once
 
+#include <asio/io_context.hpp>
 #include <chrono>
 #include <memory>
 #include <string>
 #include <vector>
 
 #include "cli/commands/cluster_client.h"
+#include "cli/commands/sweep_program.h"
+#include "cli/commands/sweep_report_file.h"
 #include "cli/commands/sweep_reports.h"
 #include "cli/commands/sweep_state.h"
+#include "cli/commands/sweep_submit.h"
 #include "cli/config/sweep_file.h"
 #include "cli/output/sweep_text.h"
 
 namespace elastictrain::cli {
-
-struct SweepPlace {
-  std::string cluster_directory;
-  std::string config_directory;  // in which the trials' config and program are looked for
-};
 
 enum class SweepShows { kTable, kEvents, kNothing };  // a table that is drawn again and again; a line for each news
 
@@ -41,6 +40,8 @@ class SweepRun {
  private:
   struct Live {
     std::string id, state = "not submitted", directory, why;
+    std::string note;       // of the user's program
+    std::string not_ended;  // why the cluster did not cancel it
     std::uint64_t slots = 0;
     bool is_live = false;   // a job of the cluster that has not ended
     bool is_known = false;  // the cluster has told of it
@@ -48,21 +49,34 @@ class SweepRun {
     bool is_cancelled = false;
   };
 
+  using Clock = std::chrono::steady_clock;
+
+  int begin();
+  int names_in_use(const nlohmann::json& cluster) const;
   bool all_over() const;
-  bool any_live() const;
+  bool any_submitted() const;
   int submit_missing();
-  int submit(std::size_t trial) const;
+  int submit(std::size_t trial);
+  int refused(std::size_t trial, const SubmitAnswer& answer);
   ClusterAnswer look();
   void take(const nlohmann::json& cluster);
+  void take_begun(std::size_t trial, const nlohmann::json* job);
   void take_job(std::size_t trial, const nlohmann::json& job);
   void take_lost(std::size_t trial);
   void note_end(std::size_t trial, int status);
-  void read_reports();
+  void restore_reports();
+  int read_reports();
   void judge();
+  void take_answer();
+  void stop(std::size_t trial, const std::string& reason);
   void cancel_stopped();
+  void end_trial(std::size_t trial);
+  void wait_for_news();
+  void end_program();
   heuristics::sweep::Trial results_of(std::size_t trial) const;
   std::string state_of(std::size_t trial) const;
   void say(const std::string& what) const;
+  void warn(const std::string& what) const;
   int keep();
 
   SweepFile file_;
@@ -72,7 +86,12 @@ class SweepRun {
   SweepShows shows_ = SweepShows::kNothing;
   std::vector<Live> live_;
   std::vector<SweepReports> reports_;
+  SweepReportFile report_file_;
   std::string best_;
+  std::string problem_;            // of the user's program
+  Clock::time_point submit_next_;  // after a refusal
+  asio::io_context io_;
+  std::unique_ptr<SweepProgram> program_;
 };
 
 }  // namespace elastictrain::cli

@@ -22,7 +22,9 @@ bool take(const nlohmann::json& kept, const SweepTrial& planned, TrialState& sta
   if (!kept.is_object() || kept.value("name", "") != planned.name || !kept.contains("words") ||
       kept["words"] != nlohmann::json(planned.words))
     return false;
+  state.begun_unix_s = kept.value("begun_unix_s", 0.0);
   state.is_submitted = kept.value("submitted", false);
+  state.refused = kept.value("refused", "");
   state.stopped = kept.value("stopped", "");
   if (kept.contains("status")) state.status = kept.value("status", 0);
   return true;
@@ -73,8 +75,14 @@ Result<SweepState> SweepState::open(const SweepFile& file, const std::vector<Swe
   }
   if (Status free = check_names_are_free(trials, *directory); !free.ok()) return free.error();
   std::filesystem::create_directories(*directory + "/sweeps", failed);
+  std::filesystem::remove(state.reports_path(), failed);  // of an earlier sweep
   if (Status saved = state.save(); !saved.ok()) return saved.error();
   return state;
+}
+
+// NAME.json, NAME.reports.jsonl.
+std::string SweepState::reports_path() const {
+  return std::filesystem::path(path_).replace_extension("reports.jsonl");
 }
 
 Status SweepState::save() {
@@ -82,6 +90,8 @@ Status SweepState::save() {
   for (std::size_t i = 0; i < planned_.size(); ++i) {
     nlohmann::json one = {
         {"name", planned_[i].name}, {"words", planned_[i].words}, {"submitted", trials[i].is_submitted}};
+    if (trials[i].begun_unix_s > 0) one["begun_unix_s"] = trials[i].begun_unix_s;
+    if (!trials[i].refused.empty()) one["refused"] = trials[i].refused;
     if (!trials[i].stopped.empty()) one["stopped"] = trials[i].stopped;
     if (trials[i].status) one["status"] = *trials[i].status;
     kept["trials"].push_back(std::move(one));

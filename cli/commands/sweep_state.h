@@ -15,7 +15,9 @@
 namespace elastictrain::cli {
 
 struct TrialState {
+  double begun_unix_s = 0;  // its submission was begun then; 0: not yet
   bool is_submitted = false;
+  std::string refused;        // why it can never be a job of the cluster
   std::string stopped;        // the rule's reason
   std::optional<int> status;  // the job has ended
 };
@@ -26,6 +28,9 @@ class SweepState {
   static Result<SweepState> open(const SweepFile& file, const std::vector<SweepTrial>& trials);
 
   std::vector<TrialState> trials;  // in the order of the sweep's
+
+  // The file of what the trials report (sweep_report_file.h).
+  std::string reports_path() const;
 
   // Writes the file if something has changed since it was written last.
   Status save();

@@ -17,6 +17,8 @@ namespace {
 
 namespace search = heuristics::sweep;
 
+constexpr const char* kTrial = "trial";  // the name of a trial
+constexpr std::int64_t kMostTimeoutMs = 86'400'000;
 constexpr std::size_t kLongestName = 57;  // with "-1000" it is the name of a run
 
 std::string shortest(double value) {
@@ -25,17 +27,36 @@ std::string shortest(double value) {
   return {text.data(), end.ptr};
 }
 
+// 1.0 stays "1.0": some programs take the type of a value from how it is written.
+std::string real_text(double value) {
+  const std::string text = shortest(value);
+  return text.find_first_not_of("-0123456789") == std::string::npos ? text + ".0" : text;
+}
+
 // As it is written in a command line. None: it is no single value.
 std::optional<std::string> text_of(const toml::node& node) {
   if (const auto* text = node.as_string()) return text->get();
   if (const auto* whole = node.as_integer()) return std::to_string(whole->get());
-  if (const auto* real = node.as_floating_point()) return shortest(real->get());
+  if (const auto* real = node.as_floating_point()) return real_text(real->get());
   if (const auto* flag = node.as_boolean()) return flag->get() ? "true" : "false";
   return std::nullopt;
 }
 
 std::string place_of(const std::string& parameter) {
   return "{" + parameter + "}";
+}
+
+// What is put in is not looked at again.
+std::string filled(const std::string& word, const search::Assignment& texts) {
+  std::string out;
+  for (std::size_t at = 0; at < word.size();) {
+    const auto text = std::find_if(texts.begin(), texts.end(), [&](const auto& one) {
+      return word.compare(at, one.first.size() + 2, place_of(one.first)) == 0;
+    });
+    out += text == texts.end() ? word.substr(at, 1) : text->second;
+    at += text == texts.end() ? 1 : text->first.size() + 2;
+  }
+  return out;
 }
 
 class SweepReader : public TableReader {
@@ -58,10 +79,10 @@ class SweepReader : public TableReader {
       if (name == "parameters" && node.is_table()) {
         for (const auto& [one, value] : *node.as_table()) read_parameter(std::string(one.str()), one.source(), value);
       } else if (name == "stop" && node.is_table()) {
-        read_table(
-            *node.as_table(), "stop",
-            {choice_key("rule", {"halving", "median", "none"}, rule_),
-             whole_key("first", 1, 1'000'000, file_.rule.first), whole_key("factor", 2, 1000, file_.rule.factor)});
+        read_table(*node.as_table(), "stop",
+                   {choice_key("rule", {"halving", "median", "none"}, rule_),
+                    whole_key("first", 1, 1'000'000, file_.rule.first), whole_key("factor", 2, 1000, file_.rule.factor),
+                    list_key("program", file_.program), whole_key("timeout_ms", 1, kMostTimeoutMs, file_.timeout_ms)});
       } else {
         read_key(name, key.source(), node, "", keys, {"parameters", "stop"});
       }
@@ -88,6 +109,7 @@ class SweepReader : public TableReader {
 
   void read_parameter(const std::string& name, const toml::source_region& region, const toml::node& node) {
     search::Parameter parameter{.name = name};
+    if (name == kTrial) return complain(region, "{trial} is the name of the trial: choose another name");
     if (const auto* list = node.as_array(); list != nullptr && !list->empty()) {
       for (const toml::node& one : *list) {
         const auto text = text_of(one);
@@ -132,9 +154,12 @@ class SweepReader : public TableReader {
 
   void finish() {
     file_.rule.higher_is_better = goal_ != "min";
-    file_.rule.kind = rule_ == "none"     ? search::StopRule::Kind::kNone
-                      : rule_ == "median" ? search::StopRule::Kind::kMedian
-                                          : search::StopRule::Kind::kHalving;
+    if (!rule_.empty() && !file_.program.empty()) {
+      complain("stop.program decides instead of stop.rule: give one of them");
+    }
+    file_.rule.kind = rule_ == "none" || !file_.program.empty() ? search::StopRule::Kind::kNone
+                      : rule_ == "median"                       ? search::StopRule::Kind::kMedian
+                                                                : search::StopRule::Kind::kHalving;
     if (file_.name.empty()) {
       complain("name is missing: the trials are the jobs NAME-1, NAME-2, …");
     } else if (const Status good = check_name(file_.name); !good.ok()) {
@@ -200,15 +225,9 @@ std::vector<SweepTrial> trials_of(const SweepFile& file) {
   for (auto& values : file.trials > 0 ? search::draw(file.space, file.trials, file.seed) : search::grid(file.space)) {
     SweepTrial trial{.name = file.name + "-" + std::to_string(trials.size() + 1), .values = std::move(values)};
     if (!file.config.empty()) trial.words.push_back(file.config);
-    for (std::string word : file.arguments) {
-      for (const auto& [name, value] : trial.values) {
-        const std::string place = place_of(name);
-        for (std::size_t at = 0; (at = word.find(place, at)) != std::string::npos; at += value.size()) {
-          word.replace(at, place.size(), value);
-        }
-      }
-      trial.words.push_back(std::move(word));
-    }
+    search::Assignment texts = trial.values;
+    texts.emplace_back(kTrial, trial.name);
+    for (const std::string& word : file.arguments) trial.words.push_back(filled(word, texts));
     trials.push_back(std::move(trial));
   }
   return trials;

@@ -19,7 +19,8 @@ struct SweepFile {
   std::string name;     // trials are the jobs NAME-1, NAME-2, …
   std::string cluster;  // empty: as other commands find it
   std::string config;   // of each trial, from the directory of the file; empty: none
-  // Further words for `elastictrain submit`; {lr} stands for the value of the parameter lr.
+  // Further words for `elastictrain submit`; {lr} stands for the value of the parameter lr, {trial} for
+  // the name of the trial.
   std::vector<std::string> arguments;
   std::string metric;        // what the program notes; or
   std::string pattern;       // a regular expression for the lines of rank 0, whose first group is the value
@@ -27,6 +28,8 @@ struct SweepFile {
   std::uint64_t seed = 1;
   std::vector<heuristics::sweep::Parameter> space;
   heuristics::sweep::StopRule rule;
+  std::vector<std::string> program;   // that decides instead of the rule
+  std::uint64_t timeout_ms = 10'000;  // for its answer
 };
 
 inline constexpr std::uint64_t kMostTrials = 1000;

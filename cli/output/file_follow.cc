@@ -19,6 +19,31 @@ ino_t inode_of(const std::string& path) {
   return ::stat(path.c_str(), &found) == 0 ? found.st_ino : 0;
 }
 
+constexpr std::uint64_t kLongestLineBytes = 16u << 20;
+constexpr int kMostRotations = 8;  // that one call follows
+
+std::uint64_t size_of(const std::string& path) {
+  struct stat found {};
+  return ::stat(path.c_str(), &found) == 0 ? static_cast<std::uint64_t>(found.st_size) : 0;
+}
+
+// FNV-1a.
+std::uint64_t hash_of(std::string_view text) {
+  std::uint64_t hash = 14695981039346656037u;
+  for (const char byte : text) hash = (hash ^ static_cast<unsigned char>(byte)) * 1099511628211u;
+  return hash;
+}
+
+// Leaves the stream at the place.
+bool is_at(std::ifstream& stream, const LogFollower::Place& place) {
+  if (place.offset == 0) return true;
+  if (place.line_bytes == 0 || place.line_bytes > place.offset || place.line_bytes > kLongestLineBytes) return false;
+  std::string found(place.line_bytes, '\0');
+  stream.seekg(static_cast<std::streamoff>(place.offset - found.size()));
+  stream.read(found.data(), static_cast<std::streamsize>(found.size()));
+  return stream.good() && hash_of(found) == place.line_hash;
+}
+
 }  // namespace
 
 FileFollower::FileFollower(std::string path, std::uint64_t newest_bytes) : path_(std::move(path)) {
@@ -65,6 +90,71 @@ void FileFollower::read_lines(const std::function<void(std::string_view line)>& 
   open();
   rest_.clear();
   read_rest(use);
+}
+
+LogFollower::LogFollower(std::string path, std::string older, std::optional<Place> from)
+    : path_(std::move(path)), older_(std::move(older)), from_(std::move(from)) {}
+
+bool LogFollower::open_first(const std::function<void()>& begun_anew) {
+  if (from_ && (open(path_, *from_) || open(older_, *from_))) return true;
+  if (open(older_, {})) return true;
+  if (!open(path_, {})) return false;
+  if (from_) begun_anew();
+  return true;
+}
+
+bool LogFollower::open(const std::string& path, const Place& from) {
+  const ino_t inode = inode_of(path);
+  std::ifstream stream(path, std::ios::binary);
+  if (inode == 0 || !stream || inode_of(path) != inode || !is_at(stream, from)) return false;
+  stream_ = std::move(stream);
+  inode_ = inode;
+  rest_.clear();
+  last_line_.clear();
+  place_ = from;
+  return true;
+}
+
+LogFollower::Next LogFollower::next() const {
+  const ino_t newer = inode_of(path_);
+  if (newer == 0) return Next::kNone;  // it is being rotated
+  if (newer == inode_) return size_of(path_) < place_.offset ? Next::kAnew : Next::kNone;
+  const ino_t older = inode_of(older_);
+  if (older == inode_) return Next::kNewer;
+  return older != 0 ? Next::kOlder : Next::kAnew;
+}
+
+void LogFollower::read_rest(const std::function<void(std::string_view line)>& use) {
+  std::array<char, 65536> block;
+  stream_.clear();
+  while (stream_.read(block.data(), block.size()) || stream_.gcount() > 0) {
+    rest_.append(block.data(), static_cast<std::size_t>(stream_.gcount()));
+    std::size_t begin = 0;
+    for (std::size_t end = 0; (end = rest_.find('\n', begin)) != std::string::npos; begin = end + 1) {
+      const std::string_view line = std::string_view(rest_).substr(begin, end - begin);
+      last_line_.assign(rest_, begin, end + 1 - begin);
+      place_.offset += last_line_.size();
+      use(line);
+    }
+    rest_.erase(0, begin);
+  }
+}
+
+LogFollower::Place LogFollower::place() const {
+  if (last_line_.empty()) return place_;
+  return {place_.offset, last_line_.size(), hash_of(last_line_)};
+}
+
+void LogFollower::read_lines(const std::function<void(std::string_view line)>& use,
+                             const std::function<void()>& begun_anew) {
+  if (!stream_.is_open() && !open_first(begun_anew)) return;
+  for (int rotation = 0; rotation < kMostRotations; ++rotation) {
+    const Next next = this->next();
+    read_rest(use);
+    if (next == Next::kNone) return;
+    if (!open(next == Next::kOlder ? older_ : path_, {})) return;
+    if (next == Next::kAnew) begun_anew();
+  }
 }
 
 FileWatch::FileWatch(const std::string& path) : descriptor_(inotify_init1(IN_CLOEXEC | IN_NONBLOCK)) {

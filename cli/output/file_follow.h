@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <fstream>
 #include <functional>
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -32,6 +33,42 @@ class FileFollower {
   std::ifstream stream_;
   ino_t inode_ = 0;
   std::string rest_;
+};
+
+// Reads the whole lines of a log that is renamed to `older` when it is rotated, from the oldest that is left. What is
+// rotated once between two calls is read as well.
+class LogFollower {
+ public:
+  // After a line, which tells the file from others.
+  struct Place {
+    std::uint64_t offset = 0;
+    std::uint64_t line_bytes = 0;  // with its end
+    std::uint64_t line_hash = 0;
+  };
+
+  // `older`: empty for a log that is not rotated. `from`: where another process stopped to read.
+  LogFollower(std::string path, std::string older, std::optional<Place> from);
+
+  // Passes on the lines since the last call, without their ends. `begun_anew` is called before the lines of a log that
+  // has taken the place of the one that was read.
+  void read_lines(const std::function<void(std::string_view line)>& use, const std::function<void()>& begun_anew);
+  Place place() const;
+
+ private:
+  enum class Next { kNone, kOlder, kNewer, kAnew };
+  bool open_first(const std::function<void()>& begun_anew);
+  bool open(const std::string& path, const Place& from);
+  Next next() const;
+  void read_rest(const std::function<void(std::string_view line)>& use);
+
+  std::string path_;
+  std::string older_;
+  std::optional<Place> from_;
+  std::ifstream stream_;
+  ino_t inode_ = 0;
+  std::string rest_;
+  std::string last_line_;  // with its end; empty: none since place_
+  Place place_;
 };
 
 // Sleeps until a file grows.

@@ -47,7 +47,7 @@ std::string head_of(const SweepView& sweep) {
   for (const auto& [state, count] : states) parts.push_back(std::to_string(count) + " " + state);
   const auto best = best_trial(sweep);
   return "sweep " + sweep.name + ": " + core::counted(sweep.trials.size(), "trial") + ", " + join(parts, ", ") +
-         (best ? "\nbest: " + *best : "") + "\n";
+         (best ? "\nbest: " + *best : "") + "\n" + (sweep.problem.empty() ? "" : sweep.problem + "\n");
 }
 
 }  // namespace
@@ -89,7 +89,11 @@ std::string render_sweep(const SweepView& sweep, const Room& room) {
 }
 
 nlohmann::json sweep_json(const SweepView& sweep) {
-  nlohmann::json all = {{"name", sweep.name}, {"metric", sweep.metric}, {"trials", nlohmann::json::array()}};
+  nlohmann::json all = {{"name", sweep.name},
+                        {"metric", sweep.metric},
+                        {"goal", sweep.rule.higher_is_better ? "max" : "min"},
+                        {"trials", nlohmann::json::array()}};
+  if (!sweep.problem.empty()) all["problem"] = sweep.problem;
   for (const std::size_t i : order_of(sweep)) {
     const TrialView& one = sweep.trials[i];
     nlohmann::json values = nlohmann::json::object();

@@ -25,6 +25,7 @@ struct SweepView {
   std::string metric;  // its name in titles
   heuristics::sweep::StopRule rule;
   std::vector<TrialView> trials;
+  std::string problem = {};  // of the sweep itself; empty: none
 };
 
 // The best one first, with a line about all of them before.

@@ -23,6 +23,7 @@ struct Outside {
   std::uint64_t timeout_ms = 1'000;  // for the program to answer, and to exit
   const char* key = "policy.program";
   const char* answer = "decision";  // what a line of the program is called
+  std::string directory;            // in which the program is started; empty: this process's
 };
 
 // One decision about one job; a missing reason is reported as missing. kInvalid with what is wrong.

@@ -20,9 +20,10 @@ constexpr std::size_t kMaxLineBytes = 4 << 20;  // of a decision: enough for the
 constexpr std::size_t kMaxErrorLineBytes = 4 << 10;
 constexpr std::uint64_t kMaxErrorLines = 100;  // between two views
 
-launcher::ProcessSpec process_spec(const std::vector<std::string>& argv) {
+launcher::ProcessSpec process_spec(const std::vector<std::string>& argv, const std::string& directory) {
   launcher::ProcessSpec spec;
   spec.argv = argv;
+  spec.working_directory = directory;
   spec.environment = launcher::own_environment();
   spec.standard_input = launcher::Stream::kPipe;
   spec.new_session = true;
@@ -45,7 +46,7 @@ Program::Program(asio::io_context& io, const Outside& outside, Handlers handlers
 Result<std::unique_ptr<Program>> Program::start(asio::io_context& io, const Outside& outside, Handlers handlers) {
   std::unique_ptr<Program> program(new Program(io, outside, std::move(handlers)));
   auto process = launcher::Process::spawn(
-      io, process_spec(program->argv_),
+      io, process_spec(program->argv_, outside.directory),
       [self = program.get(), life = std::weak_ptr(program->life_)](launcher::ExitStatus status) {
         if (!life.expired()) self->ended(status);
       });

@@ -12,7 +12,7 @@ def accuracy_after(epochs, rate):
     return (1 - abs(math.log10(rate) + 2) / 4) * (1 - math.exp(-epochs / 4))
 
 
-def train(session, rate, epochs, steps):
+def train(session, rate, epochs, steps, best_after):
     weights, gradient = array.array("f", [0.0] * 100), array.array("f", [0.0] * 100)
     session.share_model("weights", weights)
     session.set_data(sample_count=8 * steps, epochs=epochs, batch=8)
@@ -20,8 +20,9 @@ def train(session, rate, epochs, steps):
         return
     while (batch := session.next_batch()) is not None:
         if batch.first_of_epoch and batch.epoch > 0 and session.rank == 0:
-            session.note("accuracy", f"{accuracy_after(batch.epoch, rate):.4f}")
-            print(f"epoch {batch.epoch}: error {1 - accuracy_after(batch.epoch, rate):.4f}", flush=True)
+            accuracy = accuracy_after(min(batch.epoch, best_after), rate)
+            session.note("accuracy", f"{accuracy:.4f}")
+            print(f"epoch {batch.epoch}: error {1 - accuracy:.4f}", flush=True)
         session.all_reduce(gradient)
         session.commit_step(loss=0.0)
         time.sleep(0.01)
@@ -32,6 +33,7 @@ if __name__ == "__main__":
     parser.add_argument("--rate", type=float)
     parser.add_argument("--epochs", type=int, default=12)
     parser.add_argument("--steps", type=int, default=30, help="in an epoch of one worker")
+    parser.add_argument("--best-after", type=int, default=1000, help="epochs, after which it is not better any more")
     given = parser.parse_args()
     with elastictrain.Session() as run:
-        train(run, given.rate, given.epochs, given.steps)
+        train(run, given.rate, given.epochs, given.steps, given.best_after)

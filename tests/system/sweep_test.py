@@ -62,6 +62,7 @@ class Sweeps(Case):
         sweep.wait()
         before = {job["name"]: job["id"] for job in self.cluster.queue()["jobs"]}
         self.assertEqual(len(before), len(RATES))
+        self.forget_that_it_submitted()
         self.cluster.refused(78, "has other trials", "sweep", self.file(parameters={"rate": [0.5]}))
         path = self.file(metric=None, pattern="error ([0-9.]+)", goal="min", stop={"first": 2})
         done = self.cluster.command("sweep", path)
@@ -76,8 +77,75 @@ class Sweeps(Case):
         wait_until(lambda: self.cluster.job("others-6"), 30, "the last trial")
         os.kill(sweep.pid, signal.SIGINT)
         sweep.wait()
-        self.cluster.do("sweep", other, "--cancel")
+        said = self.cluster.do("sweep", other, "--cancel")
+        self.assertEqual(said.splitlines(), [f"others-{i + 1} is ended" for i in range(len(RATES))])
         wait_until(lambda: all(job["phase"] == "ended" for job in self.cluster.queue()["jobs"]), 60, "their end")
+
+    def forget_that_it_submitted(self):
+        """As if the sweep had been killed after the cluster had accepted the trials."""
+        path = os.path.join(self.cluster.state, "sweeps", "rates.json")
+        with open(path) as file:
+            kept = json.load(file)
+        for trial in kept["trials"]:
+            self.assertGreater(trial["begun_unix_s"], 0)
+            trial["submitted"] = False
+        with open(path, "w") as file:
+            json.dump(kept, file)
+
+    def judged_by(self, program, **changes):
+        """A sweep whose trials are judged by this program's text."""
+        path = self.cluster.write("judge.py", program)
+        return self.cluster.command("sweep", self.file(stop={"program": [sys.executable, path], "timeout_ms": 5000}, **changes))
+
+    def test_a_program_of_the_users_judges_the_trials(self):
+        program = [sys.executable, os.path.join(HERE, "sweep_program.py"), "--rate={rate}", "--best-after=3"]
+        with open(os.path.join(ROOT, "scripts", "policies", "sweep.py")) as file:
+            done = self.judged_by(file.read(), parameters={"rate": [0.01, 0.3]},
+                                  arguments=["-n", "1:2", "--start", "1", "-x", harness.MARK, "--", *program])
+        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+        self.assertIn("rates-2 is stopped: nothing better in 3 reports, and rates-1 is ahead\n", done.stdout)
+        self.assertIn("rates-1 ended\n", done.stdout)
+
+    def test_the_sweep_with_a_program_that_we_ship_runs(self):
+        done = self.cluster.command("sweep", os.path.join(ROOT, "configs", "sweep_program.toml"), "--json")
+        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+        found = json.loads(done.stdout)
+        self.assertNotIn("problem", found)
+        self.assertEqual(sorted(trial["name"] for trial in found["trials"]), [f"patience-{i + 1}" for i in range(4)])
+        self.assertGreater(len(found["trials"][0]["reports"]), 2)
+
+    def test_a_program_that_fails_stops_nobody(self):
+        rates = {"parameters": {"rate": [1.0, 0.01]}, "arguments": self.short()}
+        bad = "import sys\nfor line in sys.stdin:\n    print('rates-1', file=sys.stderr)\n    print('stop', flush=True)\n"
+        done = self.judged_by(bad, **rates)
+        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+        self.assertIn("rule: rates-1\n", done.stdout)
+        self.assertIn("the program of stop.program wrote a line that is not a verdict: it must be", done.stdout)
+        self.assertIn("no trial is stopped any more", done.stdout)
+        self.assertIn("sweep rates: 2 trials, 2 ended", done.stdout)
+        self.cluster.refused(78, "stop.program: ", "sweep", self.file(name="missing", stop={"program": ["./missing"]}))
+
+    def short(self):
+        program = [sys.executable, os.path.join(HERE, "sweep_program.py"), "--rate={rate}", "--epochs=3", "--steps=4"]
+        return ["-n", "1:2", "--start", "1", "-x", harness.MARK, "--", *program]
+
+    def test_a_refused_trial_is_told_and_tried_again_only_where_that_may_help(self):
+        self.cluster.clean()
+        self.cluster = Cluster(self, slots=2, policy="fifo", limits={"queued": 1})
+        self.cluster.environment.update(PYTHONPATH=os.path.join(ROOT, "train", "python"), PYTHONDONTWRITEBYTECODE="1")
+        self.cluster.start()
+        done = self.cluster.command("sweep", self.file(parameters={"rate": [0.1, 0.01]}, arguments=self.short()))
+        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+        self.assertEqual(done.stdout.count("rates-2 is not accepted yet, and is submitted again: "), 1, done.stdout)
+        self.assertIn("(limits.queued)", done.stdout)
+        self.assertIn("sweep rates: 2 trials, 2 ended", done.stdout)
+        words = self.short()
+        words[1] = "{size}"
+        done = self.cluster.command("sweep", self.file(name="sizes", parameters={"rate": [0.1], "size": [1, "0"]}, arguments=words))
+        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+        self.assertRegex(done.stdout, r"sizes-2 is refused \(64\), and the sweep goes on without it: ")
+        self.assertRegex(done.stdout, r"sizes-1 .* ended")
+        self.assertRegex(done.stdout, r"sizes-2 .* refused \(64\)")
 
     def test_what_cannot_be_is_refused_before_anything_is_submitted(self):
         self.cluster.refused(78, "sweep.toml: parameters.size is used nowhere", "sweep", self.file(parameters={"size": [1], "rate": [1]}))
@@ -87,6 +155,9 @@ class Sweeps(Case):
         self.assertEqual(self.cluster.queue()["jobs"], [])
         lines = self.cluster.do("sweep", self.file(trials=2, seed=5), "--dry-run").splitlines()
         self.assertEqual(len(lines), 2)
+        self.cluster.do("submit", "--name", "taken-1", "-n", "1", "-x", harness.MARK, "--", "sleep", "600")
+        self.cluster.refused(78, "has a job taken-1 already, which is none of this sweep", "sweep", self.file(name="taken"))
+        self.cluster.do("cancel", "taken-1")
         self.assertRegex(lines[0], r"^elastictrain submit --name rates-1 .* --rate=[0-9.e+-]+$")
         failing = self.file(name="failing", arguments=["-n", "1", "-x", harness.MARK, "--", "sh", "-c", "exit {code}"], parameters={"code": [3]})
         done = self.cluster.command("sweep", failing)
