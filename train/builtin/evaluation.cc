@@ -1,5 +1,6 @@
 #include "train/builtin/evaluation.h"
 
+#include <algorithm>
 #include <chrono>
 
 namespace elastictrain::train {
@@ -15,6 +16,14 @@ std::optional<BackgroundEvaluation::Outcome> BackgroundEvaluation::poll() {
   if (!running_.valid()) return std::nullopt;
   if (running_.wait_for(std::chrono::seconds(0)) != std::future_status::ready) return std::nullopt;
   return Outcome{epoch_, running_.get()};
+}
+
+std::optional<BackgroundEvaluation::Outcome> BackgroundEvaluation::wait() {
+  if (!running_.valid()) return std::nullopt;
+  const auto begin = std::chrono::steady_clock::now();
+  running_.wait_for(may_wait_);
+  may_wait_ -= std::min(may_wait_, std::chrono::steady_clock::now() - begin);
+  return poll();
 }
 
 Score BackgroundEvaluation::evaluate_now(std::span<const float> parameters) {

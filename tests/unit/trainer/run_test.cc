@@ -102,6 +102,17 @@ TEST_CASE("scoring only at the end gives one score") {
   CHECK(contains(result.output, "held-out"));
 }
 
+TEST_CASE("epochs that are shorter than a score have one each") {
+  TrainerOptions options;
+  options.epochs = 60;
+  options.samples = 64;
+  options.batch = 32;
+  const Run result = run(options);
+  std::size_t scores = 0;
+  for (std::size_t at = 0; (at = result.output.find("held-out loss", at)) != std::string::npos; ++at) ++scores;
+  CHECK(scores == 60);  // the last one at the end
+}
+
 TEST_CASE("the exit status tells bad options, bad data and missing files apart") {
   TrainerOptions options;
   options.model = ModelKind::kCharLm;

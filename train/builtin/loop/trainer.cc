@@ -118,6 +118,7 @@ class Trainer {
     if (!due || batch.samples.empty()) return {};
     const auto parameters = replica_->parameters();
     if (!parameters) return parameters.error();
+    if (const auto done = evaluation_.wait()) tell_score(done->epoch, done->score);
     evaluation_.start(batch.epoch, *parameters);
     return {};
   }
@@ -125,6 +126,7 @@ class Trainer {
   Status end_run() {
     if (session_.rank() != 0) return {};
     if (!log_.empty()) tell_epoch();
+    if (const auto done = evaluation_.wait()) tell_score(done->epoch, done->score);
     const auto parameters = replica_->parameters();
     if (!parameters) return parameters.error();
     const Score score = evaluation_.evaluate_now(*parameters);
