@@ -72,6 +72,11 @@ void Observer::on_heartbeat(WorkerId worker, const protocol::WorkerHeartbeat& he
   if (heartbeat.norm_steps != 0) add_norms(heartbeat, plan->second);
 }
 
+bool Observer::represents_job(WorkerId worker, Generation generation) const {
+  const auto plan = plans_.find(generation);
+  return plan != plans_.end() && plan->second.first_rank == worker;
+}
+
 void Observer::on_cpu_time(WorkerId worker, std::uint64_t cpu_ms, double now_s) {
   if (cpu_ms == 0) return;
   const CpuTime now{static_cast<double>(cpu_ms) * 1e-3, now_s};
@@ -119,7 +124,6 @@ heuristics::GradientNorms Observer::take_norms() {
           .workers = norms_of_.workers};
 }
 
-// All members take the same steps at the same pace: the first rank's heartbeats represent the job.
 void Observer::add_interval(const protocol::WorkerHeartbeat& heartbeat, const Planned& plan, double now_s) {
   const Step first = heartbeat.step - std::min<Step>(heartbeat.step, heartbeat.steps - 1);
   if (heartbeat.generation != generation_) {
@@ -140,8 +144,8 @@ void Observer::add_interval(const protocol::WorkerHeartbeat& heartbeat, const Pl
   if (!interval.warm_up && interval.samples_per_s() > 0) note_rate(interval.samples_per_s());
   samples_done_ = static_cast<double>(heartbeat.samples_used);
   steps_done_ = static_cast<double>(heartbeat.step);
-  if (heartbeat.loss != 0) {
-    loss_ = heartbeat.loss;
+  if (heartbeat.loss_samples != 0 || heartbeat.loss != 0) {
+    loss_ = heartbeat.loss_samples != 0 ? heartbeat.mean_loss : heartbeat.loss;
     has_loss_ = true;
   }
   const bool goes_on = !intervals_.empty() && intervals_.back().workers == interval.workers &&

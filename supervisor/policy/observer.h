@@ -56,6 +56,9 @@ class Observer {
   // A worker's newest heartbeat; a repeated one changes nothing. Times are the run's own, in seconds.
   void on_heartbeat(WorkerId worker, const protocol::WorkerHeartbeat& heartbeat, double now_s);
 
+  // All members take the same steps at the same pace: the first rank's heartbeats are those of the job.
+  bool represents_job(WorkerId worker, Generation generation) const;
+
   // The CPU time of a worker's process so far.
   void on_cpu_time(WorkerId worker, std::uint64_t cpu_ms, double now_s);
 

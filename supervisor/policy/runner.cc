@@ -175,7 +175,14 @@ void Runner::planned(const protocol::GenerationPlan& plan) {
 
 void Runner::on_heartbeat(WorkerId worker, const protocol::WorkerHeartbeat& heartbeat, double now_s) {
   observer_.on_heartbeat(worker, heartbeat, now_s);
-  if (heartbeat.loss != 0) convergence_.add(static_cast<double>(heartbeat.samples_used), heartbeat.loss);
+  if (!observer_.represents_job(worker, heartbeat.generation)) return;
+  const auto samples = static_cast<double>(heartbeat.samples_used);
+  const auto of_loss = static_cast<double>(heartbeat.loss_samples);
+  if (heartbeat.loss_samples != 0) {
+    convergence_.add(samples - of_loss / 2, heartbeat.mean_loss);
+  } else if (heartbeat.loss != 0) {
+    convergence_.add(samples, heartbeat.loss);
+  }
 }
 
 std::optional<heuristics::ExpectedLength> Runner::expected_length(const core::RunView& run) const {

@@ -132,6 +132,10 @@ struct WorkerHeartbeat {
   // measured; 0: not known.
   double round_trip_us = 0;
   ProgramPhase phase = ProgramPhase::kNone;
+  // Of the whole job, the mean over the samples of the steps since the last heartbeat that had a loss; 0 samples: none
+  // had one, or the worker's library is older.
+  double mean_loss = 0;
+  std::uint64_t loss_samples = 0;
 };
 
 // Audit mode. Positions are places in the epoch's permutation, so [first, first+count) names exactly the samples.

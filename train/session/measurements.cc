@@ -18,6 +18,7 @@ double farthest_round_trip_us(const comm::Communicator& communicator) {
 }  // namespace
 
 void Measurements::lane_read(const OpenStep& step, const LaneOutput& lane) {
+  has_new_loss_ = lane.has_loss;
   if (lane.has_loss) report_.loss = lane.loss;
   report_.slowest_compute_us = lane.slowest_compute_us;
   report_.samples = step.division.counted;
@@ -83,6 +84,7 @@ void Measurements::publish(const StepDivision& step, const Course& course, const
                             .epoch = step.cut.epoch,
                             .epoch_fraction = course.fraction_of(step.cut.epoch),
                             .loss = report_.loss,
+                            .has_new_loss = std::exchange(has_new_loss_, false),
                             .gradient_norm = report_.gradient_norm,
                             .global_samples = step.counted,
                             .samples_used = course.progress().samples_used,

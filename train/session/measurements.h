@@ -61,6 +61,7 @@ class Measurements {
 
   const Reports& reports_;
   StepReport& report_;
+  bool has_new_loss_ = false;
   StepClock clock_;
   Monitors monitors_;
   NoiseScale noise_scale_;

@@ -1,6 +1,7 @@
 #include "train/session/monitors.h"
 
 #include <algorithm>
+#include <cmath>
 #include <utility>
 
 namespace elastictrain::session {
@@ -105,6 +106,10 @@ void Monitors::step_done(const StepTimes& times, const StepFigures& figures, Clo
   figures_ = figures;
   ++steps_;
   samples_ += figures.global_samples;
+  if (figures.has_new_loss && figures.loss != 0 && std::isfinite(figures.loss)) {
+    loss_sum_ += figures.loss * static_cast<double>(figures.global_samples);
+    loss_samples_ += figures.global_samples;
+  }
   last_step_ = now;
   protocol::add(sum_, times);
 }
@@ -143,6 +148,7 @@ protocol::WorkerHeartbeat Monitors::heartbeat() {
   heartbeat.steps = steps_;
   if (steps_ != 0) put_means(heartbeat);
   if (norm_steps_ != 0) put_norms(heartbeat);
+  if (loss_samples_ != 0) put_loss(heartbeat);
   return heartbeat;
 }
 
@@ -154,6 +160,13 @@ void Monitors::put_norms(protocol::WorkerHeartbeat& heartbeat) {
   heartbeat.global_inverse_batch = norm_sum_.global_inverse_batch / norm_steps_;
   norm_steps_ = 0;
   norm_sum_ = {};
+}
+
+void Monitors::put_loss(protocol::WorkerHeartbeat& heartbeat) {
+  heartbeat.mean_loss = loss_sum_ / static_cast<double>(loss_samples_);
+  heartbeat.loss_samples = loss_samples_;
+  loss_sum_ = 0;
+  loss_samples_ = 0;
 }
 
 void Monitors::put_means(protocol::WorkerHeartbeat& heartbeat) {

@@ -80,6 +80,7 @@ struct StepFigures {
   std::uint64_t epoch = 0;
   double epoch_fraction = 0;
   double loss = 0;
+  bool has_new_loss = false;
   double gradient_norm = 0;
   std::uint64_t global_samples = 0;  // of this step
   std::uint64_t samples_used = 0;    // of all steps
@@ -102,6 +103,7 @@ class Monitors {
  private:
   void put_means(protocol::WorkerHeartbeat& heartbeat);
   void put_norms(protocol::WorkerHeartbeat& heartbeat);
+  void put_loss(protocol::WorkerHeartbeat& heartbeat);
 
   std::mutex mutex_;
   std::uint64_t sequence_ = 0;
@@ -112,6 +114,8 @@ class Monitors {
   std::uint32_t norm_steps_ = 0;
   StepNorms norm_sum_;
   std::uint64_t samples_ = 0;
+  double loss_sum_ = 0;  // over loss_samples_
+  std::uint64_t loss_samples_ = 0;
   Clock::time_point window_begin_{};
   Clock::time_point last_step_{};
 };

@@ -1,7 +1,10 @@
 // Purpose: from heartbeats to views, from views to texts and back, and from a policy's decision to events of the core.
 #include <doctest/doctest.h>
 
+#include <algorithm>
+#include <cmath>
 #include <memory>
+#include <random>
 
 #include "heuristics/registry/registry.h"
 #include "supervisor/policy/observer.h"
@@ -441,11 +444,20 @@ double falling_loss(double samples) {
   return 0.3 + 2.0 * 3000 / (samples + 3000);
 }
 
+protocol::GenerationPlan plan_of_three() {
+  protocol::GenerationPlan plan{.generation = 1};
+  for (std::uint32_t rank = 0; rank < 3; ++rank) {
+    plan.members.push_back({.worker = WorkerId{rank + 1}, .rank = rank, .share = 32});
+  }
+  return plan;
+}
+
 TEST_CASE("the length of a job that does not say it is expected by its loss, and a view has it and its error") {
   Runner runner(runner_settings(), std::make_unique<Says>(std::make_shared<heuristics::JobDecision>()));
   auto run = run_of_three();
   run.epoch_samples = 1000;
   CHECK(runner.no_expected_length(run).empty());  // no loss is reported
+  runner.planned(plan_of_three());
   for (std::uint64_t i = 1; i <= 400; ++i) {
     auto heartbeat = beat(i, 1, i, 1, 50, i * 50);
     heartbeat.loss = falling_loss(static_cast<double>(i * 50));
@@ -461,6 +473,41 @@ TEST_CASE("the length of a job that does not say it is expected by its loss, and
   run.epochs = 7;  // it says it: that is taken
   CHECK_FALSE(runner.expected_length(run).has_value());
   CHECK(runner.no_expected_length(run).empty());
+}
+
+TEST_CASE("the mean loss since the last heartbeat tells a length that the loss of one step is too noisy for") {
+  constexpr int kSteps = 25;  // between two heartbeats, of 8 samples each
+  Runner by_step(runner_settings(), std::make_unique<Says>(std::make_shared<heuristics::JobDecision>()));
+  Runner by_mean(runner_settings(), std::make_unique<Says>(std::make_shared<heuristics::JobDecision>()));
+  auto run = run_of_three();
+  run.epoch_samples = 10'000;
+  by_step.planned(plan_of_three());
+  by_mean.planned(plan_of_three());
+  std::mt19937_64 rng(11);
+  std::normal_distribution<double> noise(0, 0.03);
+  for (std::uint64_t beats = 1; beats <= 400; ++beats) {
+    double sum = 0, last = 0;
+    for (int step = 1; step <= kSteps; ++step) {
+      const double samples = 8 * (kSteps * static_cast<double>(beats - 1) + step);
+      last = std::max(0.01, 0.3 + 2.0 * 30'000 / (samples + 30'000) + noise(rng));
+      sum += last;
+    }
+    auto heartbeat = beat(beats, 1, beats * kSteps, kSteps, 50, beats * kSteps * 8);
+    heartbeat.loss = last;
+    by_step.on_heartbeat(WorkerId{1}, heartbeat, 0.1 * static_cast<double>(beats));
+    heartbeat.mean_loss = sum / kSteps;
+    heartbeat.loss_samples = kSteps * 8;
+    by_mean.on_heartbeat(WorkerId{1}, heartbeat, 0.1 * static_cast<double>(beats));
+    heartbeat.mean_loss = 1000;  // of another worker: the same steps, at another time
+    by_mean.on_heartbeat(WorkerId{2}, heartbeat, 0.1 * static_cast<double>(beats) + 0.05);
+  }
+  CHECK_FALSE(by_step.expected_length(run).has_value());
+  CAPTURE(by_step.no_expected_length(run));
+  CAPTURE(by_mean.no_expected_length(run));
+  REQUIRE(by_mean.expected_length(run).has_value());
+  const auto expected = *by_mean.expected_length(run);
+  CHECK(std::abs(expected.samples - 530'000) <= expected.error);
+  CHECK(view_from_json(by_mean.consider(run, 50)->observed)->jobs.at(0).loss < 10);
 }
 
 TEST_CASE("what a policy says of the goodput at each size stays until it says it anew") {

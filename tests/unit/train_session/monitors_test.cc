@@ -2,6 +2,8 @@
 
 #include <doctest/doctest.h>
 
+#include <limits>
+
 namespace elastictrain::session {
 namespace {
 
@@ -43,6 +45,25 @@ TEST_CASE("a heartbeat has the means of the norms, and of the inverse batches th
   CHECK(heartbeat.local_inverse_batch == doctest::Approx(0.4));
   CHECK(heartbeat.global_inverse_batch == doctest::Approx(0.15));
   CHECK(monitors.heartbeat().norm_steps == 0);
+}
+
+TEST_CASE("a heartbeat has the mean loss of all steps since the last one, each weighted by its samples") {
+  Monitors monitors;
+  const auto step = [&](double loss, std::uint64_t samples, bool is_new = true) {
+    monitors.step_done({}, {.loss = loss, .has_new_loss = is_new, .global_samples = samples}, {});
+  };
+  step(4, 10);
+  step(1, 30);
+  step(1, 50, false);  // nobody said one
+  step(std::numeric_limits<double>::infinity(), 10);
+  step(2, 10);
+  auto heartbeat = monitors.heartbeat();
+  CHECK(heartbeat.loss == 2);
+  CHECK(heartbeat.loss_samples == 50);
+  CHECK(heartbeat.mean_loss == doctest::Approx((4 * 10 + 1 * 30 + 2 * 10) / 50.0));
+  CHECK(monitors.heartbeat().loss_samples == 0);
+  step(3, 8);
+  CHECK(monitors.heartbeat().mean_loss == doctest::Approx(3));
 }
 
 TEST_CASE("the round trip is the newest that was measured") {
