@@ -87,6 +87,19 @@ class OwnPolicy(Case):
             self.assertIn("does not work", cluster.text())
             cluster.kill()
 
+    def test_slots_follow_the_goodput_that_jobs_report(self):
+        """A second worker brings one of them next to nothing. A young job is changed only where that brings very much."""
+        cluster = Cluster(self, slots=3, policy="pollux").start()
+        for name, of_two in (("flat", 1.01), ("steep", 1000)):
+            said = {"jobs": [{"goodput": [{"workers": 1, "rate": 1}, {"workers": 2, "rate": of_two}]}]}
+            program = ["sh", "-c", f"while read view; do echo '{json.dumps(said)}'; done"]
+            cluster.submit(name, 1, 2, 1, policy={"program": program, "interval_ms": 200})
+            job = cluster.wait_job(name, lambda job: job.get("goodput"), "goodput")
+            self.assertEqual([at["rate"] for at in job["goodput"]], [1, of_two])
+        cluster.wait_workers("steep", 2)
+        cluster.wait_workers("flat", 1)
+        self.assertIn("pollux: 1 times its goodput on its fair share", cluster.job("steep")["why"])
+
     def test_a_policy_that_cannot_be_used_is_refused_before_anything_starts(self):
         for policy, part in (({"program": ["/no/such/program"]}, "there is no executable program"),
                              ({"library": "/no/such.so"}, "there is no such file"),
