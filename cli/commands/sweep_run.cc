@@ -383,18 +383,24 @@ SweepView SweepRun::view() const {
                   .trials = {},
                   .problem = problem_};
   for (std::size_t i = 0; i < trials_.size(); ++i) {
-    const TrialState& trial = state_.trials[i];
-    const std::string& going = live_[i].why.empty() ? live_[i].note : live_[i].why;
     sweep.trials.push_back({.name = trials_[i].name,
                             .values = trials_[i].values,
                             .state = state_of(i),
                             .trial = results_of(i),
                             .slots = live_[i].slots,
-                            .why = !trial.refused.empty()   ? trial.refused
-                                   : !trial.stopped.empty() ? trial.stopped
-                                                            : going});
+                            .why = why_of(i)});
   }
   return sweep;
+}
+
+std::string SweepRun::why_of(std::size_t trial) const {
+  const TrialState& state = state_.trials[trial];
+  const Live& live = live_[trial];
+  if (!state.refused.empty()) return state.refused;
+  if (!state.stopped.empty()) return state.stopped;
+  if (!state.status) return live.why.empty() ? live.note : live.why;
+  if (!reports_[trial].values().empty()) return "";
+  return file_.pattern.empty() ? "it noted no " + file_.metric : "no line of rank 0 fits the pattern";
 }
 
 void SweepRun::say(const std::string& what) const {

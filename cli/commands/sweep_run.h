@@ -75,6 +75,7 @@ class SweepRun {
   void end_program();
   heuristics::sweep::Trial results_of(std::size_t trial) const;
   std::string state_of(std::size_t trial) const;
+  std::string why_of(std::size_t trial) const;
   void say(const std::string& what) const;
   void warn(const std::string& what) const;
   int keep();

@@ -67,8 +67,8 @@ std::vector<Contender> those_left(const StopRule& rule, std::vector<Contender> a
       left.back().is_sure = one.is_sure && one.score && count_ahead(rule, all, one, false) < go_on;
     } else if (!trials[one.trial].has_ended && !trials[one.trial].has_failed) {
       verdicts.push_back({one.trial, text_of(*one.score) + " " + after(reports) + ": " + std::to_string(ahead) +
-                                         (ahead == 1 ? " is better, and " : " are better, and ") +
-                                         std::to_string(go_on) + (go_on == 1 ? " goes on" : " go on")});
+                                         (ahead == 1 ? " is ahead, and " : " are ahead, and ") + std::to_string(go_on) +
+                                         (go_on == 1 ? " goes on" : " go on")});
     }
   }
   return left;

@@ -42,7 +42,7 @@ class Sweeps(Case):
                          {f"rates-{i + 1}": "ended" if f"rates-{i + 1}" == BEST else "stopped" for i in range(len(RATES))})
         for name, trial in trials.items():
             if name != BEST:
-                self.assertRegex(trial["why"], r"after \d report.* better, and \d goe?s? on")
+                self.assertRegex(trial["why"], r"after \d report.* ahead, and \d goe?s? on")
         self.assertGreaterEqual(len(trials[BEST]["reports"]), 10)
         self.assertLess(sum(len(trial["reports"]) for trial in trials.values()), 40, "of 66 without a rule")
         kinds = [record["kind"] for record in self.cluster.run_journal(BEST, "generation")]
@@ -163,6 +163,7 @@ class Sweeps(Case):
         done = self.cluster.command("sweep", failing)
         self.assertEqual(done.returncode, 1, done.stdout + done.stderr)
         self.assertIn("failing-1 failed (3)", done.stdout)
+        self.assertRegex(done.stdout, r"failing-1 .* it noted no accuracy\n")
         self.assertIn("no trial has reported a number for accuracy", done.stderr)
 
 

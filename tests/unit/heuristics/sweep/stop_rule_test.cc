@@ -39,7 +39,7 @@ TEST_CASE("of nine trials three go on past the first report, and one past the th
   CHECK(stopped(rule, trials) == Indices{0, 1, 2, 3, 4, 5, 7});
   trials[8].reports = {0.9, 0.9, 0.9};
   CHECK(stopped(rule, trials) == Indices{0, 1, 2, 3, 4, 5, 7, 8});
-  CHECK(trials_to_stop(rule, trials).back().reason == "0.9 after 3 reports: 1 is better, and 1 goes on");
+  CHECK(trials_to_stop(rule, trials).back().reason == "0.9 after 3 reports: 1 is ahead, and 1 goes on");
 }
 
 TEST_CASE("nobody is stopped before so many are better that it cannot go on") {
