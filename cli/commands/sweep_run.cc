@@ -153,7 +153,7 @@ int SweepRun::cancel() {
     if (!live_[i].not_ended.empty()) {
       status = complain_of(trials_[i].name + " is not ended: " + live_[i].not_ended, kExitFailure);
     } else {
-      say(trials_[i].name + (state_.trials[i].is_submitted ? " is ended" : " is not submitted any more"));
+      say(trials_[i].name + (state_.trials[i].is_submitted ? " is cancelled" : " is not submitted any more"));
     }
   }
   if (ended.empty()) say("nothing is left to end: " + core::counted(trials_.size(), "trial") + " had ended before");

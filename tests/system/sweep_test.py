@@ -78,7 +78,7 @@ class Sweeps(Case):
         os.kill(sweep.pid, signal.SIGINT)
         sweep.wait()
         said = self.cluster.do("sweep", other, "--cancel")
-        self.assertEqual(said.splitlines(), [f"others-{i + 1} is ended" for i in range(len(RATES))])
+        self.assertEqual(said.splitlines(), [f"others-{i + 1} is cancelled" for i in range(len(RATES))])
         wait_until(lambda: all(job["phase"] == "ended" for job in self.cluster.queue()["jobs"]), 60, "their end")
 
     def forget_that_it_submitted(self):
