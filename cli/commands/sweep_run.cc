@@ -13,7 +13,7 @@
 #include "cli/output/one_line.h"
 #include "cli/output/style.h"
 #include "supervisor/control/control_protocol.h"
-#include "supervisor/core/text.h"
+#include "supervisor/core/pure/text.h"
 #include "supervisor/run_directory.h"
 #include "supervisor/run_record.h"
 
