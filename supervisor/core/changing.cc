@@ -265,7 +265,7 @@ void retry_change(Run& run) {
 
 // It is in a generation, but not according to the previous supervisor, which must have given it up: the order to end it
 // was lost.
-static void end_stray(Run& run, Worker& worker) {
+void end_stray(Run& run, Worker& worker) {
   if (run.change.stage == Stage::kPreparing) run.change.unwanted = name_of(run, worker) + " was given up before";
   worker.order_end(EndOrder::kKill);
   end_for_good(run, worker);

@@ -22,6 +22,8 @@ void complete_change(Run& run);
 void conclude_attempt(Run& run);
 void prepare_timed_out(Run& run);
 void retry_change(Run& run);
+// A worker reports from within a generation of which it is no member any more, or was given up.
+void end_stray(Run& run, Worker& worker);
 void on_message(Run& run, Worker& worker, const protocol::WorkerPrepared& message);
 void on_message(Run& run, Worker& worker, const protocol::WorkerPrepareFailed& message);
 void on_message(Run& run, Worker& worker, const protocol::WorkerActive& message);

@@ -99,6 +99,8 @@ static void halted_by_itself(Run& run, Worker& worker, const protocol::WorkerHal
 
 void on_message(Run& run, Worker& worker, const protocol::WorkerHalted& message) {
   if (message.disagrees) return on_disagreement(run, worker, message);
+  const bool is_stray = !worker.seated() && !worker.dying() && message.in_loop && message.generation != 0;
+  if (is_stray) return end_stray(run, worker);
   if (!worker.trains()) return;
   if (message.fence == 0) {
     halted_by_itself(run, worker, message);
