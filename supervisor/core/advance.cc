@@ -11,8 +11,8 @@ namespace elastictrain::core {
 
 void advance(Run& run) {
   run.out.looked();
-  if (run.end.wanted) begin_end(run);
   conclude_attempt(run);
+  if (run.end.wanted) begin_end(run);
   if (run.recovery.wanted) recover(run);
   if (run.change.stage == Stage::kCommitted && run.change.waiting.empty()) complete_change(run);
   if (run.takeover.waiting) advance_takeover(run);

@@ -8,8 +8,8 @@ namespace elastictrain::core {
 
 // One comparison of the desired state with the actual one, in this order. It may cause another (Outbox::must_look).
 //
-//  1. The end that a handler wants begins; at once, it ends everything in flight.
-//  2. An attempt to change that has failed, is late or is not wanted any more is cancelled, and perhaps tried again.
+//  1. An attempt to change that has failed, is late or is not wanted any more is cancelled, and perhaps tried again.
+//  2. The end that a handler or the attempt wants begins; at once, it ends everything in flight, also a recovery.
 //  3. What was lost: a fence, or one worker less behind the one that stands.
 //  4. A change is complete when nobody is waited for.
 //  5. A run that is taken over waits for its agents; a lease may tell the run to stand still. Either may begin with a
