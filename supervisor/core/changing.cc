@@ -204,7 +204,7 @@ static void prepare_failed(Run& run, const std::string& why) {
   run.change.attempts = 0;
   // Another round is not worth it for a worker that cannot build although every worker it needs still runs.
   const std::string what = "could not build the communicator: " + why;
-  if (run.recovery.active()) return leave_out(run, run.change.failed, what);
+  if (run.recovery.active()) return leave_out(run, run.change.failed, what, FailureClass::kInfrastructure);
   std::vector<WorkerId> guilty_joiners;
   for (WorkerId id : run.change.failed) {
     if (!run.training.is_member(id) && run.roster.worker(id) != nullptr) guilty_joiners.push_back(id);

@@ -356,12 +356,12 @@ static std::set<WorkerId> late_workers(const Run& run) {
 void recovery_prepare_timed_out(Run& run) {
   const std::set<WorkerId> late = late_workers(run);
   cancel_change(run, "no answer in time");
-  leave_out(run, late,
-            "did not build its communicator within " + protocol::duration_text(run.settings.prepare_timeout));
+  leave_out(run, late, "did not build its communicator within " + protocol::duration_text(run.settings.prepare_timeout),
+            FailureClass::kHang);
 }
 
 // Never all of them: when all workers report each other, those on the host of the lowest rank stay.
-void leave_out(Run& run, std::set<WorkerId> guilty, const std::string& why) {
+void leave_out(Run& run, std::set<WorkerId> guilty, const std::string& why, FailureClass as) {
   const auto innocent = std::find_if(run.training.members.begin(), run.training.members.end(), [&](WorkerId id) {
     return !guilty.contains(id) && run.recovery.holds_state(run.roster.worker(id));
   });
@@ -379,7 +379,7 @@ void leave_out(Run& run, std::set<WorkerId> guilty, const std::string& why) {
     Worker* worker = run.roster.worker(id);
     if (worker == nullptr || run.end.mode == EndMode::kNow) continue;
     if (worker->seated()) {
-      end_hung(run, *worker, why);
+      end_hung(run, *worker, why, as);
     } else {
       expel_joiner(run, id, why);
     }

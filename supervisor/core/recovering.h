@@ -23,6 +23,7 @@ void halt_timed_out(Run& run);
 void advance_recovery(Run& run);
 void shortage_expired(Run& run);
 void recovery_prepare_timed_out(Run& run);
-void leave_out(Run& run, std::set<WorkerId> guilty, const std::string& why);
+// `as`: what it is for a worker that did not answer; one that did has not hung.
+void leave_out(Run& run, std::set<WorkerId> guilty, const std::string& why, FailureClass as);
 
 }  // namespace elastictrain::core
