@@ -76,6 +76,28 @@ Record slots_json(const jobs::Slots& slots, const Hosts& hosts) {
   return list;
 }
 
+Record rules_json(const record::Rules& rules) {
+  return {{"slice_s", rules.slice_s},
+          {"decide_after_s", rules.decide_after_s},
+          {"recall_timeout_s", rules.recall_timeout_s},
+          {"suspended_per_slot", rules.suspended_per_slot},
+          {"packing", rules.packing},
+          {"estimated_lengths", rules.estimated_lengths},
+          {"migration", rules.migration},
+          {"outside", rules.outside},
+          {"seed", rules.seed}};
+}
+
+Record rates_json(const std::vector<jobs::RateSeen>& rates) {
+  Record list = Record::array();
+  for (const auto& rate : rates) {
+    Record& one = list.emplace_back(
+        Record{{"workers", rate.workers}, {"samples_per_s", rate.samples_per_s}, {"views", rate.views}});
+    if (rate.hosts > 1) one["hosts"] = rate.hosts;
+  }
+  return list;
+}
+
 constexpr int kMaxPolicyDepth = 10;  // of what a program says, which need not make sense
 
 // What is no JSON stays a text.
@@ -98,6 +120,7 @@ struct Encode {
     event("cluster_begins");
     out["version"] = one.version;
     out["policy"] = one.policy;
+    if (one.rules) out["rules"] = rules_json(*one.rules);
   }
   void operator()(const record::Hosts& one) const {
     event("hosts");
@@ -222,10 +245,20 @@ struct Encode {
     out["why"] = one.why;
     out["samples"] = one.samples;
     out["slot_s"] = one.slot_s;
-    out["rates"] = Record::array();
-    for (const auto& rate : one.rates) {
-      out["rates"].push_back({{"workers", rate.workers}, {"samples_per_s", rate.samples_per_s}, {"views", rate.views}});
+    out["rates"] = rates_json(one.rates);
+  }
+  void operator()(const record::Learned& one) const {
+    event("learned", one.job);
+    if (one.start_s > 0) {
+      out["start_s"] = one.start_s;
+      out["workers"] = one.workers;
     }
+    if (one.samples_total) out["samples_total"] = *one.samples_total;
+    if (one.expected_samples > 0) {
+      out["expected_samples"] = one.expected_samples;
+      out["expected_error"] = one.expected_error;
+    }
+    if (!one.rates.empty()) out["rates"] = rates_json(one.rates);
   }
 };
 
@@ -349,17 +382,55 @@ std::optional<jobs::Record> helpers_from(const nlohmann::json& in) {
                          in.at("why").get<std::string>()};
 }
 
+std::vector<jobs::RateSeen> rates_from(const nlohmann::json& list) {
+  std::vector<jobs::RateSeen> rates;
+  for (const auto& rate : list) {
+    const auto hosts = rate.find("hosts");
+    rates.push_back({whole<std::uint32_t>(rate.at("workers")), rate.at("samples_per_s").get<double>(),
+                     whole<std::uint32_t>(rate.at("views")), false,
+                     hosts == rate.end() ? 1 : whole<std::uint32_t>(*hosts)});
+  }
+  return rates;
+}
+
+template <class Number>
+Number whole_or(Number otherwise, const nlohmann::json& in, const char* name) {
+  const auto found = in.find(name);
+  return found == in.end() ? otherwise : whole<Number>(*found);
+}
+
+record::Learned learned_from(const nlohmann::json& in, jobs::JobId job) {
+  record::Learned one{.job = job};
+  one.start_s = in.value("start_s", 0.0);
+  one.workers = whole_or(0U, in, "workers");
+  if (in.contains("samples_total")) one.samples_total = whole<std::uint64_t>(in.at("samples_total"));
+  one.expected_samples = whole_or(std::uint64_t{0}, in, "expected_samples");
+  one.expected_error = whole_or(std::uint64_t{0}, in, "expected_error");
+  one.rates = rates_from(in.value("rates", nlohmann::json::array()));
+  return one;
+}
+
+std::optional<record::Rules> rules_from(const nlohmann::json& in) {
+  const auto rules = in.find("rules");
+  if (rules == in.end()) return std::nullopt;
+  return record::Rules{rules->at("slice_s").get<double>(),
+                       rules->at("decide_after_s").get<double>(),
+                       rules->at("recall_timeout_s").get<double>(),
+                       whole<std::uint32_t>(rules->at("suspended_per_slot")),
+                       rules->at("packing").get<bool>(),
+                       rules->at("estimated_lengths").get<bool>(),
+                       rules->at("migration").get<bool>(),
+                       rules->at("outside").get<bool>(),
+                       whole<std::uint64_t>(rules->at("seed"))};
+}
+
 record::HasEnded ended_from(const nlohmann::json& in, jobs::JobId job) {
   record::HasEnded one{job,
                        whole<int>(in.at("status")),
                        in.at("why").get<std::string>(),
                        whole<std::uint64_t>(in.at("samples")),
                        in.at("slot_s").get<double>(),
-                       {}};
-  for (const auto& rate : in.at("rates")) {
-    one.rates.push_back({whole<std::uint32_t>(rate.at("workers")), rate.at("samples_per_s").get<double>(),
-                         whole<std::uint32_t>(rate.at("views"))});
-  }
+                       rates_from(in.at("rates"))};
   return one;
 }
 
@@ -408,13 +479,14 @@ std::optional<jobs::Record> record_of_job(const std::string& event, const nlohma
     return record::Left{job, whole<int>(in.at("status")), in.at("why").get<std::string>(), in.value("resume", true)};
   }
   if (event == "ended") return ended_from(in, job);
+  if (event == "learned") return learned_from(in, job);
   return std::nullopt;
 }
 
 std::optional<jobs::Record> record_from(const nlohmann::json& in, const Hosts& hosts) {
   const auto event = in.at("event").get<std::string>();
   if (event == "cluster_begins") {
-    return record::Began{in.at("version").get<std::string>(), in.at("policy").get<std::string>()};
+    return record::Began{in.at("version").get<std::string>(), in.at("policy").get<std::string>(), rules_from(in)};
   }
   if (event == "hosts") {
     record::Hosts one{hosts_from(in.at("hosts"))};

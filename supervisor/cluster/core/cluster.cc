@@ -29,6 +29,12 @@ const char* name_of(Phase phase) {
   return "";
 }
 
+record::Rules rules_of(const Settings& settings) {
+  return {settings.slice_s, settings.decide_after_s,    settings.recall_timeout_s, settings.suspended_per_slot,
+          settings.packing, settings.estimated_lengths, settings.migration,        settings.outside,
+          settings.seed};
+}
+
 Cluster::Cluster(Settings settings)
     : settings_(std::move(settings)),
       spec_(sharing::find_sharing_policy(settings_.outside ? kStandIn : settings_.policy)),
@@ -43,7 +49,7 @@ std::uint32_t Cluster::slots() const {
 
 Actions Cluster::begin(double now_s) {
   actions_.clear();
-  write(record::Began{settings_.version, settings_.policy});
+  write(record::Began{settings_.version, settings_.policy, rules_of(settings_)});
   for (auto& [id, job] : jobs_) {
     job.settled_s = now_s;
     job.process = false;

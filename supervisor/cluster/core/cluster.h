@@ -55,6 +55,8 @@ struct Settings {
   std::function<Limits(const Owner&)> limits = [](const Owner&) { return Limits{}; };
 };
 
+record::Rules rules_of(const Settings& settings);
+
 // Decides in place of a policy from outside that gives no decision.
 inline constexpr const char* kStandIn = "max-min";
 
@@ -243,8 +245,9 @@ class Cluster {
   void look_at_losses(Job& job, double now_s);
   void block_lost(Round& round) const;
   bool is_worked_on(std::uint32_t host) const;
-  bool take_rates(Job& job, const Report& report) const;
-  void take_start(Job& job, const Report& report, double now_s);
+  bool take_rates(Job& job, const Report& report, record::Learned& learned) const;
+  void take_start(Job& job, const Report& report, record::Learned& learned, double now_s);
+  void take_length(Job& job, const Report& report, record::Learned& learned, double now_s);
   void take_goodput(Job& job, const Report& report, double now_s);
   void lose(Job& job, double now_s);
   void leave(Job& job, int status, double now_s);

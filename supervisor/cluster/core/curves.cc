@@ -74,7 +74,7 @@ Measured* place_of(std::map<Key, Measured>& kept, const Key& key) {
 }  // namespace
 
 // Whether a size is measured now that was not before, and otherwise than was expected.
-bool Cluster::take_rates(Job& job, const Report& report) const {
+bool Cluster::take_rates(Job& job, const Report& report, record::Learned& learned) const {
   const bool expected = has_news(job, report.rates) && as_expected(job, report.rates);
   const std::uint32_t hosts = hosts_of(book_.lease(job.id).slots);
   bool measured = false;
@@ -90,6 +90,7 @@ bool Cluster::take_rates(Job& job, const Report& report) const {
     Measured* const kept = place_of(job.rates_by_hosts, {rate.workers, rate.hosts});
     if (kept == nullptr) continue;
     const Measured there = std::exchange(*kept, seen);
+    if (there.counts() != seen.counts() || there.views == 0) learned.rates.push_back(rate);
     measured = measured || there.counts() != seen.counts();
     // Of several numbers of hosts the one that it has, once it is measured there; else the one that is known best.
     const bool present = rate.hosts == hosts && seen.counts();

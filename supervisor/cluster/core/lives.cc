@@ -166,7 +166,8 @@ void Cluster::take_in(Job& job, const Join& event, double now_s) {
   job.spec.one_host = event.spec.one_host;
   job.spec.most_hosts = event.spec.most_hosts;
   job.spec.hosts = event.spec.hosts;
-  if (event.spec.samples_total) job.spec.samples_total = event.spec.samples_total;
+  const bool says_length = event.spec.samples_total && event.spec.samples_total != job.spec.samples_total;
+  if (says_length) job.spec.samples_total = event.spec.samples_total;
   const bool ending = job.phase == Phase::kEnding;
   if (!ending) job.phase = Phase::kJoined;
   job.resume = true;
@@ -175,6 +176,7 @@ void Cluster::take_in(Job& job, const Join& event, double now_s) {
   job.place_reported = 0;
   write(
       record::HasJoined{job.id, job.directory, job.pid, job.spec.suspends, event.lease, event.holds, job.process_mark});
+  if (says_length) write(record::Learned{.job = job.id, .samples_total = job.spec.samples_total});
   actions_.emplace_back(Welcome{event.connection, job.id});
   hear(job, event.lease, event.holds, false, now_s);
   if (ending) {
@@ -215,12 +217,30 @@ void Cluster::handle(const Report& event, double now_s) {
 }
 
 // Workers train on all slots that it is meant to have.
-void Cluster::take_start(Job& job, const Report& report, double now_s) {
+void Cluster::take_start(Job& job, const Report& report, record::Learned& learned, double now_s) {
   const auto& lease = book_.lease(job.id);
   const bool all = report.phase == "training" && report.lease == lease.version && report.workers >= job.share &&
                    report.workers == lease.slots.size();
   const double took_s = all ? job.starts.train(now_s) : 0;
-  if (took_s > 0) job.measured_start_s = took_s;
+  if (took_s <= 0) return;
+  job.measured_start_s = learned.start_s = took_s;
+  learned.workers = report.workers;
+}
+
+void Cluster::take_length(Job& job, const Report& report, record::Learned& learned, double now_s) {
+  if (report.samples_total && report.samples_total != job.spec.samples_total) {
+    job.spec.samples_total = learned.samples_total = report.samples_total;
+  }
+  const auto before = length_of(job);
+  const std::uint64_t expected_before = job.expected_samples;
+  job.expected_samples = report.expected_samples;
+  job.expected_error = report.expected_error;
+  if (!is_other_length(before, length_of(job))) return;
+  if (job.expected_samples != expected_before) {
+    learned.expected_samples = job.expected_samples;
+    learned.expected_error = job.expected_error;
+  }
+  decide_soon(now_s, "the length of " + id_text(job.id) + " is estimated anew");
 }
 
 void Cluster::take_figures(Job& job, const Report& report, double now_s) {
@@ -230,21 +250,18 @@ void Cluster::take_figures(Job& job, const Report& report, double now_s) {
   if (starts && job.first_start_s != kNever) job.start_s = std::max(0.0, now_s - std::max(job.placed_s, job.lost_s));
   job.run_phase = report.phase;
   job.workers = report.workers;
-  take_start(job, report, now_s);
+  record::Learned learned{.job = job.id};
+  take_start(job, report, learned, now_s);
   job.step = report.step;
   if (report.samples > job.samples && job.failures > 0) job.failures = 0;
   job.samples = report.samples;
   job.memory_bytes = report.memory_bytes;
   job.wants = report.wants;
   const bool finds_lost = take_lost(job, report.lost_hosts, now_s);
-  if (report.samples_total) job.spec.samples_total = report.samples_total;
-  const auto before = length_of(job);
-  job.expected_samples = report.expected_samples;
-  job.expected_error = report.expected_error;
-  if (is_other_length(before, length_of(job)))
-    decide_soon(now_s, "the length of " + id_text(job.id) + " is estimated anew");
+  take_length(job, report, learned, now_s);
   take_goodput(job, report, now_s);
-  const bool measured = take_rates(job, report);
+  const bool measured = take_rates(job, report, learned);
+  if (!learned.empty()) write(std::move(learned));
   if (wants != job.wants) decide_soon(now_s, id_text(job.id) + " wants another size");
   if (finds_lost) decide_soon(now_s, id_text(job.id) + " has lost a host");
   if (measured) decide_soon(now_s, id_text(job.id) + " was measured");

@@ -114,6 +114,12 @@ struct Recall {
     found->spec.suspends = record.suspends;
     book.recall_join(record.job, {record.lease, record.holds}, now_s);
   }
+  void operator()(const record::Learned& record) const {
+    Job* const found = job(record.job);
+    if (found == nullptr || !found->live()) return;
+    if (record.start_s > 0) found->measured_start_s = record.start_s;
+    if (record.samples_total) found->spec.samples_total = record.samples_total;
+  }
   void operator()(const record::Lost& record) const {
     Job* const found = job(record.job);
     if (found != nullptr && found->live()) found->phase = Phase::kLost;
@@ -179,6 +185,10 @@ bool Cluster::needs(const Record& record) const {
             const auto found = jobs_.find(share.job);
             return found != jobs_.end() && found->second.live();
           });
+        } else if constexpr (std::is_same_v<One, record::Learned>) {
+          const auto found = jobs_.find(one.job);
+          return found != jobs_.end() && ((one.start_s > 0 && one.start_s == found->second.measured_start_s) ||
+                                          (one.samples_total && one.samples_total == found->second.spec.samples_total));
         } else {
           return jobs_.contains(one.job) || one.job == last_job_;  // no later job has its number
         }

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <variant>
 #include <vector>
@@ -11,8 +12,21 @@
 
 namespace elastictrain::jobs::record {
 
+// Settings on which decisions depend, so that a journal says how they were made.
+struct Rules {
+  double slice_s = 0;
+  double decide_after_s = 0;
+  double recall_timeout_s = 0;
+  std::uint32_t suspended_per_slot = 0;
+  bool packing = false;
+  bool estimated_lengths = false;
+  bool migration = true;
+  bool outside = false;  // the policy is a program or a library
+  std::uint64_t seed = 1;
+};
 struct Began {
   std::string version, policy;
+  std::optional<Rules> rules;  // nothing: an older version wrote it
 };
 struct Hosts {
   std::vector<HostLine> hosts;
@@ -78,6 +92,16 @@ struct MoveEnded {
   MoveOutcome outcome = MoveOutcome::kDone;
   std::string why;
 };
+// What a run has said, and decisions count with from now on. What it has not said is 0, or empty.
+struct Learned {
+  JobId job = 0;
+  double start_s = 0;         // that its newest workers took to start
+  std::uint32_t workers = 0;  // that train since then
+  std::optional<std::uint64_t> samples_total;
+  std::uint64_t expected_samples = 0, expected_error = 0;
+  std::vector<RateSeen> rates;  // of sizes that were not measured before
+  bool empty() const { return start_s == 0 && !samples_total && expected_samples == 0 && rates.empty(); }
+};
 // It stands still, and its slots pass on.
 struct Stood {
   JobId job = 0;
@@ -133,10 +157,9 @@ struct HasEnded {
 
 namespace elastictrain::jobs {
 
-using Record =
-    std::variant<record::Began, record::Hosts, record::Helpers, record::Submitted, record::Decided, record::Leased,
-                 record::Stood, record::Returned, record::Started, record::HasJoined, record::Lost, record::Ordered,
-                 record::Overdue, record::Left, record::HasEnded, record::Moving, record::MoveEnded,
-                 record::PolicyAsked>;
+using Record = std::variant<record::Began, record::Hosts, record::Helpers, record::Submitted, record::Decided,
+                            record::Leased, record::Stood, record::Returned, record::Started, record::HasJoined,
+                            record::Lost, record::Ordered, record::Overdue, record::Left, record::HasEnded,
+                            record::Moving, record::MoveEnded, record::PolicyAsked, record::Learned>;
 
 }  // namespace elastictrain::jobs

@@ -270,5 +270,60 @@ TEST_CASE("a job that does not say its goodput is taken to learn at its speed; t
   CHECK(story.job(story.second).share == 3);
 }
 
+// Two slots; its workers have taken 30 s to start.
+struct Restarted : Story {
+  JobId first = 0;
+  Restarted() : Story(OneSlot::under("worth")) {
+    change_hosts({{"h", 2}});
+    JobSpec spec = OneSlot::suspended_by_leaving();
+    spec.max = 2;
+    first = submit("first", spec);
+    wait(30);
+    report(first, 10, {});
+    REQUIRE(job(first).measured_start_s == doctest::Approx(30).epsilon(0.02));
+  }
+};
+
+TEST_CASE_FIXTURE(Restarted, "what workers took to start is known after a restart of the cluster process") {
+  const double took_s = job(first).measured_start_s;
+  restart();
+  CHECK(job(first).measured_start_s == took_s);
+}
+
+TEST_CASE_FIXTURE(Restarted, "a shortened journal says what workers took to start the last time") {
+  const auto says = [this] {
+    return std::count_if(journal().begin(), journal().end(), [this](const Record& record) {
+      return std::holds_alternative<record::Learned>(record) && cluster().needs(record);
+    });
+  };
+  CHECK(says() == 1);
+  order(first, Order::kPause);
+  give(RunEnded{first, 75});
+  order(first, Order::kResume);
+  join(first);
+  wait(20);
+  report(first, 20, {});
+  CHECK(job(first).measured_start_s < 25);
+  CHECK(says() == 1);
+}
+
+TEST_CASE_FIXTURE(Restarted, "the journal says what decisions count with: starts, speeds of new sizes, lengths") {
+  const auto learned = [this] {
+    std::vector<record::Learned> all;
+    for (const Record& record : journal()) {
+      if (const auto* one = std::get_if<record::Learned>(&record)) all.push_back(*one);
+    }
+    return all;
+  };
+  REQUIRE(learned().size() == 1);
+  CHECK(learned().back().workers == job(first).workers);
+  report(first, 20, {{2, 50, 3}});
+  REQUIRE(learned().size() == 2);
+  REQUIRE(learned().back().rates.size() == 1);
+  CHECK(learned().back().rates[0].samples_per_s == 50);
+  report(first, 30, {{2, 51, 4}});
+  CHECK(learned().size() == 2);
+}
+
 }  // namespace
 }  // namespace elastictrain::jobs::test

@@ -189,6 +189,46 @@ TEST_CASE("what was measured of a job is in the record of its end, for simulatio
                                 {}));
 }
 
+TEST_CASE("a journal keeps what a job has said that decisions count with, and by which rules they are made") {
+  const auto again = [](const jobs::Record& record) {
+    const auto line = read_journal_line(journal_line(record, {}, 1, 2, 3), {});
+    REQUIRE(line);
+    return line->record;
+  };
+  jobs::record::Learned learned{.job = 7,
+                                .start_s = 3.25,
+                                .workers = 2,
+                                .samples_total = 400,
+                                .expected_samples = 500,
+                                .expected_error = 20,
+                                .rates = {{2, 50.5, 3, false, 2}, {1, 30, 4}}};
+  const auto read = std::get<jobs::record::Learned>(again(learned));
+  CHECK(read.job == 7);
+  CHECK(read.start_s == 3.25);
+  CHECK(read.workers == 2);
+  CHECK(read.samples_total == 400U);
+  CHECK(read.expected_samples == 500);
+  CHECK(read.expected_error == 20);
+  REQUIRE(read.rates.size() == 2);
+  CHECK(read.rates[0].samples_per_s == 50.5);
+  CHECK(read.rates[0].hosts == 2);
+  CHECK(read.rates[1].hosts == 1);
+  CHECK(std::get<jobs::record::Learned>(again(jobs::record::Learned{.job = 8})).empty());
+  jobs::Settings settings;
+  settings.slice_s = 5;
+  settings.packing = true;
+  settings.seed = 9;
+  const auto began = std::get<jobs::record::Began>(again(jobs::record::Began{"1", "gandiva", rules_of(settings)}));
+  REQUIRE(began.rules);
+  CHECK(began.rules->slice_s == 5);
+  CHECK(began.rules->packing);
+  CHECK(began.rules->seed == 9);
+  const auto older =
+      read_journal_line(R"({"seq":1,"up":0,"event":"cluster_begins","version":"0.1","policy":"fifo"})", {});
+  REQUIRE(older);
+  CHECK_FALSE(std::get<jobs::record::Began>(older->record).rules);
+}
+
 TEST_CASE("a journal keeps what a policy from outside was asked and has answered") {
   const auto again = [](const jobs::record::PolicyAsked& written) {
     const auto line = read_journal_line(journal_line(written, {}, 1, 2, 3), {});
