@@ -254,6 +254,7 @@ class Cluster {
   void left(Job& job, int status, const std::string& why, double now_s);
   void failed(Job& job, int status, const std::string& why, double now_s);
   static std::vector<RateSeen> rates_of(const Job& job);
+  void count_last_steps(Job& job) const;
   void finish(Job& job, int status, const std::string& why, double now_s);
   void end(Job& job, const std::string& why, double now_s);
   void start(Job& job, double now_s);

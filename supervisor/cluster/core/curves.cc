@@ -89,6 +89,7 @@ bool Cluster::take_rates(Job& job, const Report& report, record::Learned& learne
     const Measured seen{rate.samples_per_s, std::max(1U, rate.views)};
     Measured* const kept = place_of(job.rates_by_hosts, {rate.workers, rate.hosts});
     if (kept == nullptr) continue;
+    if (kept->counts() && !seen.counts()) continue;  // a run that was taken up measures anew
     const Measured there = std::exchange(*kept, seen);
     if (there.counts() != seen.counts() || there.views == 0) learned.rates.push_back(rate);
     measured = measured || there.counts() != seen.counts();

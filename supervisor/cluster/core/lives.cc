@@ -18,6 +18,9 @@ namespace {
 constexpr double kOtherGain = 0.1;    // of that before
 constexpr double kOtherLength = 0.1;  // of the length before
 
+constexpr double kUnreported_s =
+    2;  // what a report says is older than it by a heartbeat, and the next one is a second off
+
 constexpr int kPreempted = 75;          // a run's state is saved, it may be started again
 constexpr int kUnavailableStatus = 69;  // too few workers could start: a host was not there
 constexpr double kFirstDelay_s = 1;
@@ -254,7 +257,7 @@ void Cluster::take_figures(Job& job, const Report& report, double now_s) {
   take_start(job, report, learned, now_s);
   job.step = report.step;
   if (report.samples > job.samples && job.failures > 0) job.failures = 0;
-  job.samples = report.samples;
+  if (report.samples > 0) job.samples = report.samples;  // one that is taken up does not know it before its first step
   job.memory_bytes = report.memory_bytes;
   job.wants = report.wants;
   const bool finds_lost = take_lost(job, report.lost_hosts, now_s);
@@ -383,8 +386,15 @@ std::vector<RateSeen> Cluster::rates_of(const Job& job) {
   return rates;
 }
 
+// The last steps of a run are in no report.
+void Cluster::count_last_steps(Job& job) const {
+  const auto left = left_s(job);
+  if (job.spec.samples_total && left && *left <= kUnreported_s) job.samples = *job.spec.samples_total;
+}
+
 void Cluster::finish(Job& job, int status, const std::string& why, double now_s) {
   account(job, now_s);
+  if (status == 0) count_last_steps(job);
   connections_.erase(job.connection);
   job.connection = 0;
   const bool cancelled = job.phase == Phase::kEnding;
@@ -492,6 +502,7 @@ void Cluster::handle(const Probed& event, double now_s) {
   if (job.phase == Phase::kLost && job.own()) {
     if (event.state == State::kNoRun && waited) {
       job.resume = false;
+      job.samples = 0;
       return left(job, 0, "its run had not begun", now_s);
     }
     if (event.state == State::kDead && job.failures < settings_.max_failures) {

@@ -270,6 +270,56 @@ TEST_CASE("a job that does not say its goodput is taken to learn at its speed; t
   CHECK(story.job(story.second).share == 3);
 }
 
+// One slot, two jobs; the first says that it trains on 1,000 samples, 50 a second.
+struct Ending : OneSlot {
+  JobId first = 0;
+  Ending() : OneSlot("fifo") {
+    JobSpec spec = suspended_by_leaving();
+    spec.samples_total = 1000;
+    first = submit("first", spec);
+  }
+  std::uint64_t samples_at_end(std::uint64_t reported) {
+    report(first, reported, {{1, 50, 3}});
+    give(RunEnded{first, 0});
+    return job(first).samples;
+  }
+};
+
+TEST_CASE_FIXTURE(Ending, "a job that has ended has done all its samples, although no report says the last ones") {
+  CHECK(samples_at_end(940) == 1000);
+}
+
+TEST_CASE_FIXTURE(Ending, "a job that has stopped early has done what it said") {
+  CHECK(samples_at_end(600) == 600);
+}
+
+// It has trained on 500 samples, and is suspended and taken up in the same process.
+struct TakenUp : OneSlot {
+  JobId first = 0;
+  TakenUp() : OneSlot("srtf") {
+    JobSpec spec = suspended_by_leaving();
+    spec.samples_total = 1000;
+    first = submit("first", spec);
+    report(first, 500, {{1, 50, 8}});
+    order(first, Order::kPause);
+    order(first, Order::kResume);
+  }
+};
+
+TEST_CASE_FIXTURE(TakenUp, "a run that is taken up and has not trained yet is as far as it was") {
+  report(first, 0, {});
+  CHECK(job(first).samples == 500);
+  report(first, 490, {});
+  CHECK(job(first).samples == 490);
+}
+
+TEST_CASE_FIXTURE(TakenUp, "what was measured of a job counts until its run has measured it anew") {
+  report(first, 510, {{1, 40, 1}});
+  CHECK(job(first).rates.at(1).samples_per_s == 50);
+  report(first, 610, {{1, 41, 3}});
+  CHECK(job(first).rates.at(1).samples_per_s == 41);
+}
+
 // Two slots; its workers have taken 30 s to start.
 struct Restarted : Story {
   JobId first = 0;
