@@ -19,6 +19,7 @@ ARROWS = {
     "supervisor/core": ["supervisor/protocol", "heuristics"],
     "supervisor/transport": ["supervisor/protocol"],
     "supervisor/cluster/core": ["supervisor/protocol", "heuristics"],
+    "supervisor/cluster/replay": ["supervisor/cluster/core", "supervisor/protocol", "heuristics"],
     "supervisor/cluster": ["supervisor/control", "supervisor/core", "supervisor/policy", "supervisor/protocol", "heuristics",
                            "launcher/host_source.h", "launcher/process"],
     "supervisor/control": ["supervisor/core", "supervisor/protocol"],
@@ -58,7 +59,7 @@ ARROWS = {
 # Public headers are included without the folders that they are in.
 PUBLIC_HEADERS = {"elastictrain/": ("train/include/", "supervisor/policy/include/")}
 OURS = ("cli/", "supervisor/", "launcher/", "heuristics/", "train/", "tests/", "elastictrain/")
-PURE = ("supervisor/core/", "supervisor/cluster/core/", "heuristics/", "supervisor/protocol/")
+PURE = ("supervisor/core/", "supervisor/cluster/core/", "supervisor/cluster/replay/", "heuristics/", "supervisor/protocol/")
 FORBIDDEN_IN_PURE = [
     (re.compile(r"(system_clock|steady_clock|high_resolution_clock)::now"), "reads a clock"),
     (re.compile(r"\bstd::(thread|mutex|condition_variable|random_device)\b"), "uses threads or unseeded randomness"),

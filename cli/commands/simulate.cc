@@ -15,6 +15,7 @@
 #include "cli/commands/command.h"
 #include "cli/commands/exit_code.h"
 #include "cli/commands/run_client.h"
+#include "cli/commands/simulate_journal.h"
 #include "cli/commands/simulate_runs.h"
 #include "cli/config/text.h"
 #include "cli/output/simulation_report.h"
@@ -44,6 +45,12 @@ again: arrivals, samples, sizes and measured throughputs, under any policy.
   elastictrain simulate philly.csv --vc 0e4a51,6c71a0 --curves throughputs_A100 --load 0.9 --csv
   elastictrain simulate ~/.local/state/elastictrain/clusters/lab --policy afs-l,srtf --gpus 16 --cost swap:1
 
+With --journal the past of a cluster is replayed with what was known then: arrivals, starts of workers as long as they
+took, lengths and speeds once runs said them. The live cluster's own code decides. Under its own policy the table shows how
+true a prediction is; --policy says what another one had made of the same day.
+
+  elastictrain simulate --journal ~/.local/state/elastictrain/clusters/lab --policy worth,afs-l
+
 A --policy with a / or a space in it is a program of your own with its arguments, or a library (.so) with its argument,
 as for a cluster (supervisor/policy/SHARING.md). It has a minute for each decision.
 
@@ -58,6 +65,7 @@ size of the cluster that there is not, or a policy that the trace does not suit.
 
 struct SimulateFlags {
   std::vector<std::string> files;
+  std::string journal;
   TraceOptions trace;
   std::string policy_list;
   std::vector<const PolicySpec*> policies;  // those of policy_list
@@ -209,6 +217,7 @@ Status use_format(SimulateFlags& flags, const std::string& text) {
 }
 
 Status check_flags(const SimulateFlags& flags) {
+  if (!flags.journal.empty()) return {};
   if (flags.files.empty()) return wrong_usage("name at least one trace file");
   if (flags.policy_list.empty()) return wrong_usage("name at least one policy by --policy");
   if (flags.gpus_list.empty() && flags.gpus.empty() && flags.load == 0)
@@ -390,6 +399,34 @@ int simulate_command(SimulateFlags& flags) {
   return shown.ok() ? kExitSuccess : simulate_status(shown.error());
 }
 
+// The past of a cluster again, beside what happened.
+int replay_command(const SimulateFlags& given) {
+  SimulateFlags flags = given;
+  if (const Status good = use_policies(flags); !good.ok()) return simulate_status(good.error());
+  ReplayFlags replay{flags.journal, {}, flags.csv, flags.json};
+  for (const PolicySpec* policy : flags.policies) {
+    if (policy->outside) {
+      return simulate_status({ErrorCode::kInvalid, "--journal replays built-in policies, not " + policy->name});
+    }
+    replay.policies.push_back(policy->name);
+  }
+  const auto replayed = replay_journal(replay);
+  if (!replayed.ok()) return simulate_status(replayed.error());
+  for (const std::string& note : replayed->notes) std::cerr << "elastictrain simulate: " << note << "\n";
+  const ReplayReport& report = replayed->report;
+  std::cout << (flags.json ? replay_json(report) : flags.csv ? replay_csv(report) : replay_table(report));
+  if (std::cout.flush()) return kExitSuccess;
+  return simulate_status({ErrorCode::kIo, "the standard output cannot be written"});
+}
+
+// After the arguments that it cannot be given with.
+Argument journal_argument(const std::shared_ptr<SimulateFlags>& flags) {
+  return value("--journal", "DIR", "of a cluster: what happened to its jobs, beside what the simulator predicts",
+               flags->journal)
+      .instead_of(
+          {"files", "--gpus", "--load", "--hosts", "--cost", "--curves", "--jobs", "--svg", "--lengths", "--slice"});
+}
+
 std::vector<Argument> simulate_arguments(const std::shared_ptr<SimulateFlags>& flags) {
   using Text = const std::string&;
   return {
@@ -457,6 +494,7 @@ std::vector<Argument> simulate_arguments(const std::shared_ptr<SimulateFlags>& f
       flag("--json", "print a list of JSON objects", flags->json).instead_of({"--csv"}),
       value("--jobs", "DIR", "write a CSV file with the jobs of each run", flags->jobs_directory),
       value("--svg", "FILE", "draw completion times, and the slots of the first run over time", flags->svg),
+      journal_argument(flags),
   };
 }
 
@@ -466,7 +504,7 @@ Command make_simulate(Invocation& invocation) {
   const auto flags = std::make_shared<SimulateFlags>();
   const auto choose = [&invocation, flags]() -> Status {
     if (const Status good = check_flags(*flags); !good.ok()) return good;
-    invocation.action = [flags] { return simulate_command(*flags); };
+    invocation.action = [flags] { return flags->journal.empty() ? simulate_command(*flags) : replay_command(*flags); };
     return {};
   };
   return {kSimulate,   "the jobs of a trace on one cluster, under sharing policies",

@@ -5,6 +5,7 @@
 #include <cstdio>
 #include <nlohmann/json.hpp>
 
+#include "cli/output/cells.h"
 #include "cli/output/table.h"
 
 namespace elastictrain::cli {
@@ -17,20 +18,6 @@ std::string exact(double value) {
   char text[32];
   const auto end = std::to_chars(text, text + sizeof(text), value).ptr;
   return {text, end};
-}
-
-std::string fixed(double value, int digits) {
-  char text[64];
-  std::snprintf(text, sizeof(text), "%.*f", digits, value);
-  return text;
-}
-
-// A cell of CSV: quoted if it has to be.
-std::string cell(const std::string& text) {
-  if (text.find_first_of(",\"\n\r") == std::string::npos) return text;
-  std::string quoted = "\"";
-  for (const char c : text) quoted += c == '"' ? "\"\"" : std::string(1, c);
-  return quoted + "\"";
 }
 
 std::string joined(const std::vector<std::string>& cells) {
@@ -103,12 +90,9 @@ std::string simulation_csv(const std::vector<SimulatedRun>& runs) {
       "trace,vc,policy,gpus,cost,seed,jobs,avg_jct_s,median_jct_s,p99_jct_s,max_jct_s,makespan_s,utilization,decisions,"
       "changes,finish_time_ratio_mean,finish_time_ratio_max,wall_s\n";
   for (const SimulatedRun& run : runs) {
-    std::vector<std::string> cells = {cell(run.trace->name),
-                                      cell(run.trace->vc),
-                                      run.policy->name,
-                                      std::to_string(run.options.slots),
-                                      cost_name(run.options.cost),
-                                      std::to_string(run.options.seed)};
+    std::vector<std::string> cells = {
+        csv_cell(run.trace->name),         csv_cell(run.trace->vc),     run.policy->name,
+        std::to_string(run.options.slots), cost_name(run.options.cost), std::to_string(run.options.seed)};
     for (const auto& [name, value] : numbers_of(run)) cells.push_back(exact(value));
     text += joined(cells);
   }
@@ -134,7 +118,7 @@ std::string simulated_jobs_csv(const SimulatedRun& run) {
   std::string text = "job_id,arrival_s,first_start_s,completion_s,jct_s,gpu_s,changes,suspensions,finish_time_ratio\n";
   for (const JobResult& result : run.outcome.jobs) {
     const auto& job = run.trace->jobs[result.job];
-    text += joined({cell(job.id), exact(job.arrival_s), exact(result.first_start_s), exact(result.completion_s),
+    text += joined({csv_cell(job.id), exact(job.arrival_s), exact(result.first_start_s), exact(result.completion_s),
                     exact(result.completion_s - job.arrival_s), exact(result.slot_s), std::to_string(result.changes),
                     std::to_string(result.suspensions), exact(result.finish_time_ratio)});
   }

@@ -23,6 +23,7 @@ HEADER = ("trace,vc,policy,gpus,cost,seed,jobs,avg_jct_s,median_jct_s,p99_jct_s,
 PUBLISHED = {"srtf": (844394.780, 7261795.828, 6363099.549), "srsf": (798057.6829, 6907790.403, 6228160.594),
              "tiresias-l": (2213110.128, 6761641.420, 6739568.999)}
 UNPRIVILEGED = ("setpriv", "--reuid=65534", "--clear-groups") if os.geteuid() == 0 else ()
+CLUSTER = os.path.join(DATA, "journals", "cluster-worth.jsonl")
 NORMALISED = "job_id,arrival_s,work_iterations,requested_gpus,curve\n"
 
 
@@ -378,6 +379,80 @@ class Simulate(Case):
                 self.assertIn(said, done.stderr)
                 self.assertIn("Permission denied", done.stderr)
 
+
+
+class Past(Case):
+    """`simulate --journal`: the past of a cluster, from its journal, beside what is predicted for it."""
+
+    def setUp(self):
+        super().setUp()
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.folder = folder.name
+
+    def replayed(self, *arguments):
+        done = simulate("--journal", CLUSTER, *arguments)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        return done.stdout
+
+    def refused(self, lines, *arguments):
+        path = os.path.join(self.folder, "journal.jsonl")
+        with open(path, "w") as file:
+            file.write("".join(line + "\n" for line in lines))
+        done = simulate("--journal", self.folder, *arguments)
+        self.assertEqual((done.returncode, done.stdout), (78, ""), done.stderr)
+        self.assertEqual(done.stderr.count("\n"), 1, done.stderr)
+        return done.stderr
+
+    def test_a_prediction_is_near_to_what_happened_and_decides_the_same(self):
+        (result,) = json.loads(self.replayed("--json"))
+        self.assertEqual((result["sizes_as_live"], result["sizes"]), (11, 11))
+        self.assertEqual(len(result["jobs"]), 7)
+        for job in result["jobs"]:
+            self.assertEqual(job["live_sizes"], job["predicted_sizes"])
+            self.assertLess(abs(job["predicted_s"] / job["live_s"] - 1), 0.1, job)
+        table = self.replayed().splitlines()
+        self.assertEqual(table[0], "worth, as live")
+        self.assertEqual(table[1].split(), "job name live s predicted s difference sizes live predicted".split())
+        self.assertEqual(table[-1], "sizes: 11 of 11 as live")
+
+    def test_another_policy_is_asked_about_the_same_jobs(self):
+        own, other = json.loads(self.replayed("--policy", "worth,fifo", "--json"))
+        self.assertEqual((own["policy"], other["policy"], other["live_policy"]), ("worth", "fifo", "worth"))
+        self.assertTrue(all(job["predicted_sizes"] == [1] for job in other["jobs"]), other)
+        rows = list(csv.DictReader(io.StringIO(self.replayed("--policy", "fifo", "--csv"))))
+        self.assertEqual([row["predicted_sizes"] for row in rows], ["1"] * 7)
+        self.assertIn("fifo; live: worth\n", self.replayed("--policy", "fifo"))
+
+    def test_a_journal_that_cannot_be_replayed_is_refused_with_a_sentence(self):
+        with open(CLUSTER) as file:
+            lines = file.read().splitlines()
+        self.assertIn("it is empty", self.refused([]))
+        self.assertIn("this is no journal of a cluster", self.refused(["not a journal"]))
+        self.assertIn("not that of a cluster", self.refused(['{"seq":1,"event":"run_opened"}']))
+        self.assertIn("its beginning is missing", self.refused(lines[1:]))
+        begun = json.loads(lines[0])
+        del begun["rules"]
+        self.assertIn("which did not record what a replay needs", self.refused([json.dumps(begun), *lines[1:]]))
+        self.assertIn("no job was submitted", self.refused(lines[:2]))
+        outside = json.loads(lines[0])
+        outside["rules"]["outside"] = True
+        self.assertIn("a program or library decided", self.refused([json.dumps(outside), *lines[1:]]))
+        self.assertIn("max-min-fluid", self.refused(lines, "--policy", "max-min-fluid"))
+        self.assertEqual(simulate("--journal", os.path.join(self.folder, "nowhere")).returncode, 66)
+        self.assertEqual(simulate("--journal", CLUSTER, "--gpus", "4").returncode, 64)
+
+    def test_a_damaged_journal_is_replayed_without_the_lines_that_cannot_be_read(self):
+        with open(CLUSTER) as file:
+            lines = file.read().splitlines()
+        lines[5:5] = ['{"seq":', "rubbish"]
+        path = os.path.join(self.folder, "journal.jsonl")
+        with open(path, "w") as file:
+            file.write("\n".join(lines)[:-20])
+        done = simulate("--journal", path)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertIn("3 lines cannot be read, the first is line 6", done.stderr)
+        self.assertIn("worth, as live", done.stdout)
 
 
 if __name__ == "__main__":

@@ -1,0 +1,214 @@
+#include "supervisor/cluster/replay/replay.h"
+
+#include <algorithm>
+#include <limits>
+#include <set>
+#include <utility>
+
+#include "supervisor/cluster/core/cluster.h"
+#include "supervisor/cluster/replay/run_model.h"
+#include "supervisor/protocol/duration_text.h"
+
+namespace elastictrain::cluster::replay {
+namespace {
+
+constexpr double kSoonest_s = 0.005;  // between two looks at what is due (cluster_process.cc)
+constexpr double kLonger = 100;       // times as long as the past: then something is wrong
+constexpr double kLeast_s = 3600;
+
+jobs::Settings settings_of(const Past& past, const std::string& policy) {
+  jobs::Settings settings;
+  settings.version = past.version;
+  settings.policy = policy;
+  settings.slice_s = past.rules.slice_s;
+  settings.decide_after_s = past.rules.decide_after_s;
+  settings.recall_timeout_s = past.rules.recall_timeout_s;
+  settings.suspended_per_slot = past.rules.suspended_per_slot;
+  settings.estimated_lengths = past.rules.estimated_lengths;
+  settings.migration = past.rules.migration;
+  settings.seed = past.rules.seed;
+  return settings;
+}
+
+class Replay {
+ public:
+  Replay(const Past& past, const std::string& policy) : past_(past), cluster_(settings_of(past, policy)) {
+    prediction_.policy = policy;
+  }
+
+  Prediction run() {
+    carry_out(cluster_.begin(past_.hosts.front().first));
+    const double end_s = past_.until_s + kLonger * std::max(past_.until_s, kLeast_s);
+    while (prediction_.problem.empty() && !is_over()) {
+      const double next_s = std::max(now_s_, next());
+      if (next_s > end_s) {
+        prediction_.problem = "the policy " + prediction_.policy + " leaves jobs waiting for ever";
+        break;
+      }
+      now_s_ = next_s;
+      pass();
+    }
+    if (held_ > 0) prediction_.trained_share = trained_ / held_;
+    return std::move(prediction_);
+  }
+
+ private:
+  double next() const {
+    double next_s = wake_s_;
+    if (hosts_ < past_.hosts.size()) next_s = std::min(next_s, past_.hosts[hosts_].first);
+    if (jobs_ < past_.jobs.size()) next_s = std::min(next_s, past_.jobs[jobs_].submitted_s);
+    if (orders_ < past_.orders.size()) next_s = std::min(next_s, past_.orders[orders_].at_s);
+    for (const auto& [id, run] : runs_) next_s = std::min(next_s, run.next_s());
+    return next_s;
+  }
+
+  // All that ends has ended, as far as it has an end.
+  bool is_over() const {
+    if (jobs_ < past_.jobs.size() || orders_ < past_.orders.size()) return false;
+    return std::all_of(past_.jobs.begin(), past_.jobs.end(), [this](const PastJob& job) {
+      return (!job.work && !job.cancelled) || prediction_.ended_s.contains(job.id);
+    });
+  }
+
+  // What is due now: one thing of each kind, the others follow at the same instant.
+  void pass() {
+    if (hosts_ < past_.hosts.size() && past_.hosts[hosts_].first <= now_s_) {
+      give(jobs::HostsChanged{past_.hosts[hosts_++].second});
+    }
+    if (jobs_ < past_.jobs.size() && past_.jobs[jobs_].submitted_s <= now_s_) submit(past_.jobs[jobs_++]);
+    if (orders_ < past_.orders.size() && past_.orders[orders_].at_s <= now_s_) order(past_.orders[orders_++]);
+    std::vector<jobs::JobId> due;
+    for (const auto& [id, run] : runs_) {
+      if (run.next_s() <= now_s_) due.push_back(id);
+    }
+    for (const jobs::JobId id : due) {
+      for (const jobs::Event& event : runs_.at(id).act(now_s_)) give(event);
+    }
+    if (wake_s_ <= now_s_) give(jobs::Tick{});
+  }
+
+  // Names are free again when their jobs have ended, which may be later here.
+  void submit(const PastJob& job) {
+    const jobs::JobId id = ++last_;
+    past_id_[id] = job.id;
+    runs_.emplace(id, RunModel(job, past_.delays, id));
+    jobs::JobSpec spec = job.spec;
+    spec.name = jobs::id_text(id);
+    spec.stands = past_.rules.suspended_per_slot > 0;
+    if (spec.arguments.empty()) {
+      runs_.at(id).start(0, now_s_);
+    } else {
+      give(jobs::Submit{id, job.owner, {}, spec, job.unix_s});
+    }
+  }
+
+  void order(const PastOrder& one) {
+    const auto found = std::find_if(past_id_.begin(), past_id_.end(), [&](auto& id) { return id.second == one.job; });
+    if (found == past_id_.end()) return;
+    const jobs::Owner whoever{0, "root", true};
+    give(jobs::Command{0, whoever, {}, one.order, jobs::id_text(found->first), one.priority});
+  }
+
+  void give(const jobs::Event& event) { carry_out(cluster_.step(event, now_s_)); }
+
+  void carry_out(const jobs::Actions& actions) {
+    for (const jobs::Action& action : actions) {
+      std::visit([this](const auto& one) { act(one); }, action);
+    }
+    const double wake_s = cluster_.wake_s(now_s_);
+    wake_s_ = wake_s == jobs::kNever ? wake_s : std::max(wake_s, now_s_ + kSoonest_s);
+  }
+
+  template <class Other>
+  void act(const Other&) {}
+  void act(const jobs::Write& write) {
+    if (const auto* decided = std::get_if<jobs::record::Decided>(&write.record)) {
+      for (const auto& share : decided->shares) {
+        if (share.before != share.after) prediction_.given.push_back({now_s_, past_id_.at(share.job), share.after});
+      }
+    }
+    if (const auto* ended = std::get_if<jobs::record::HasEnded>(&write.record)) {
+      prediction_.ended_s[past_id_.at(ended->job)] = now_s_;
+      trained_ += runs_.at(ended->job).trained_slot_s();
+      held_ += ended->slot_s;
+    }
+  }
+  void act(const jobs::Answer& answer) {
+    if (answer.outcome != jobs::Outcome::kDone && answer.request != 0) prediction_.problem = answer.text;
+  }
+  void act(const jobs::Refuse& refused) { prediction_.problem = refused.text; }
+  void act(const jobs::SendLease& lease) { runs_.at(lease.connection).take_lease(lease, now_s_); }
+  void act(const jobs::SendEnd& end) { runs_.at(end.connection).end(now_s_); }
+  void act(const jobs::StartRun& start) { runs_.at(start.job).start(start.attempt, now_s_); }
+  void act(const jobs::SignalRun& signal) { runs_.at(signal.job).end(now_s_); }
+
+  const Past& past_;
+  jobs::Cluster cluster_;
+  std::map<jobs::JobId, RunModel> runs_;  // by their ids here
+  std::map<jobs::JobId, jobs::JobId> past_id_;
+  jobs::JobId last_ = 0;
+  std::size_t hosts_ = 0, jobs_ = 0, orders_ = 0;  // the next ones
+  double now_s_ = 0;
+  double wake_s_ = jobs::kNever;
+  double trained_ = 0, held_ = 0;
+  Prediction prediction_;
+};
+
+// The length of the longest series that both have in common.
+std::size_t common(const std::vector<std::uint32_t>& one, const std::vector<std::uint32_t>& other) {
+  std::vector<std::size_t> before(other.size() + 1), here(other.size() + 1);
+  for (const std::uint32_t size : one) {
+    for (std::size_t i = 0; i < other.size(); ++i) {
+      here[i + 1] = size == other[i] ? before[i] + 1 : std::max(here[i], before[i + 1]);
+    }
+    std::swap(before, here);
+  }
+  return before.back();
+}
+
+std::optional<Given> nth_of(const std::vector<Given>& given, jobs::JobId job, std::size_t number) {
+  for (const Given& one : given) {
+    if (one.job == job && number-- == 0) return one;
+  }
+  return std::nullopt;
+}
+
+}  // namespace
+
+Prediction replay(const Past& past, const std::string& policy) {
+  return Replay(past, policy).run();
+}
+
+std::vector<std::uint32_t> sizes_of(const std::vector<Given>& given, jobs::JobId job) {
+  std::vector<std::uint32_t> sizes;
+  for (const Given& one : given) {
+    if (one.job == job) sizes.push_back(one.slots);
+  }
+  return sizes;
+}
+
+Agreement agreement_of(const std::vector<Given>& live, const std::vector<Given>& predicted) {
+  Agreement agreement;
+  std::set<jobs::JobId> ids;
+  for (const auto* given : {&live, &predicted}) {
+    for (const Given& one : *given) ids.insert(one.job);
+  }
+  double first_s = std::numeric_limits<double>::infinity();
+  for (const jobs::JobId id : ids) {
+    const auto here = sizes_of(live, id), there = sizes_of(predicted, id);
+    agreement.equal += common(here, there);
+    agreement.of += std::max(here.size(), there.size());
+    if (here == there) continue;
+    const auto part = std::mismatch(here.begin(), here.end(), there.begin(), there.end());
+    const auto number = static_cast<std::size_t>(part.first - here.begin());
+    const auto one = nth_of(live, id, number), other = nth_of(predicted, id, number);
+    const double at_s = std::min(one ? one->at_s : first_s, other ? other->at_s : first_s);
+    if (at_s >= first_s) continue;
+    first_s = at_s;
+    agreement.first_live = one;
+    agreement.first_predicted = other;
+  }
+  return agreement;
+}
+
+}  // namespace elastictrain::cluster::replay
