@@ -22,6 +22,7 @@ import gpu_torch
 import held_out
 import jobs
 import leases
+import live_predicted
 import live_small
 import mpi
 import network
@@ -118,7 +119,8 @@ BENCHMARKS = {
     "live-slices": (jobs.live_slices, "4 jobs on 2 slots of a live cluster in turns of 5 s: steps of all together"),
     "live-burst": (jobs.live_burst, "30 submissions in 10 s on 16 slots of a live cluster: idle time, steps of the first job"),
     "live-small": (live_small.live_small, "7 small jobs that start slowly on 4 slots of a live cluster, every policy: slots that train"),
-    "live-predicted": (jobs.live_predicted, "20 jobs in ten minutes on 16 slots of a live cluster, and what the simulator says of them"),
+    "live-predicted": (live_predicted.live_predicted, "the jobs of two live clusters, every policy, and what the simulator predicts from their journals"),
+    "live-as-trace": (jobs.live_as_trace, "20 jobs in ten minutes on 16 slots of a live cluster, and what the simulator says of them"),
     "early-feedback": (jobs.early_feedback, "24 jobs of a minute on 4 slots until each has made 20 steps: in turns and by fifo"),
     "sweep": (sweep.sweep, "9 settings of a program on 2 slots until the best one is known: stopped early in turns, and by fifo"),
     "cluster-restart": (jobs.cluster_restart, "kill -9 of the cluster in a burst and of a job's supervisor"),

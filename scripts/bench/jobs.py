@@ -310,7 +310,7 @@ def lived(jobs):
             for record in jobs.cluster.journal("ended")}
 
 
-def live_predicted(repetitions):
+def live_as_trace(repetitions):
     """20 jobs in ten minutes on 16 slots, and the same jobs in the simulator, from the cluster's journal."""
     policy, slots = "afs-l", 16
     with Case() as case:
@@ -327,10 +327,10 @@ def live_predicted(repetitions):
     mean_real = statistics.mean(jct for jct, _ in real.values())
     mean_foretold = statistics.mean(jct for jct, _ in foretold.values())
     changes = [sum(count for _, count in side.values()) for side in (real, foretold)]
-    yield rows.below("live-predicted/average", 100 * abs(mean_foretold / mean_real - 1), "%", 5,
+    yield rows.below("live-as-trace/average", 100 * abs(mean_foretold / mean_real - 1), "%", 5,
                      f"{policy}: {mean_real:.1f} s live, {mean_foretold:.1f} s simulated with --cost swap:{swap_s:.2f} (measured)")
-    yield rows.below("live-predicted/each", max(off.values()), "%", 10, f"median {statistics.median(off.values()):.1f} %")
-    yield rows.below("live-predicted/changes", abs(changes[0] - changes[1]), "changes", 0,
+    yield rows.below("live-as-trace/each", max(off.values()), "%", 10, f"median {statistics.median(off.values()):.1f} %")
+    yield rows.below("live-as-trace/changes", abs(changes[0] - changes[1]), "changes", 0,
                      f"{changes[0]} live and {changes[1]} simulated, of {len(real)} jobs")
 
 
