@@ -44,8 +44,9 @@ struct Pair {
 
 std::vector<Pair> pairs_of(const Past& past, const Prediction& prediction) {
   std::vector<Pair> pairs;
+  auto live = by_job(past.given), predicted = by_job(prediction.given);
   for (const PastJob& job : past.jobs) {
-    Pair pair{&job, {}, {}, sizes_of(past.given, job.id), sizes_of(prediction.given, job.id)};
+    Pair pair{&job, {}, {}, sizes_of(live[job.id]), sizes_of(predicted[job.id])};
     if (job.ended_s) pair.live_s = *job.ended_s - job.submitted_s;
     const auto ended = prediction.ended_s.find(job.id);
     if (ended != prediction.ended_s.end()) pair.predicted_s = ended->second - job.submitted_s;

@@ -27,6 +27,7 @@ struct Story {
   std::uint32_t leased = 0;
   double fewer_s = -1;  // since when it has to give back slots; below 0: it has not to
   std::uint32_t fewer_to = 0;
+  jobs::Job measured;                         // its speeds
   std::map<std::uint32_t, double> at_size_s;  // since when it trains there
   struct Step {
     double at_s;
@@ -49,6 +50,7 @@ class Reader {
   }
 
   Past finish() {
+    for (auto& [id, story] : stories_) job(story).curve = curve_of(story);
     for (auto& [id, story] : stories_) complete(story);
     set_delays();
     for (auto& [id, story] : stories_) find_end_delay(story);
@@ -88,12 +90,13 @@ class Reader {
     past_.hosts.emplace_back(now_s_, std::move(hosts));
   }
   void on(const record::Submitted& one) {
+    if (!stories_.try_emplace(one.job).second) return;  // in a damaged journal: an id is never used again
     stories_[one.job].place = past_.jobs.size();
     PastJob& job = past_.jobs.emplace_back();
     job.id = one.job;
     job.owner = one.owner;
     job.name = one.spec.name;
-    job.spec = job.measured.spec = one.spec;
+    job.spec = one.spec;
     job.unix_s = one.unix_s;
     job.submitted_s = now_s_;
   }
@@ -163,13 +166,21 @@ class Reader {
     ended.status = one.status;
     ended.samples = static_cast<double>(one.samples);
     ended.slot_s = one.slot_s;
-    for (const auto& rate : one.rates) ended.measured.rates[rate.workers] = {rate.samples_per_s, rate.views};
+    for (const auto& rate : one.rates) found->measured.rates[rate.workers] = {rate.samples_per_s, rate.views};
     if (found->trains) found->steps.push_back({now_s_, 0});
   }
   void on(const record::Helpers&) { note("helper jobs are not replayed: their hosts come and go as they did"); }
   void on(const record::Moving&) { note("moves between hosts may fall elsewhere"); }
   void on(const record::Lost&) { note("supervisors were lost; in the replay none is"); }
   void on(const record::PolicyAsked&) { note("the answers of the policy's program are not replayed"); }
+
+  // Where nothing was measured, what a slot has made in all.
+  std::shared_ptr<const heuristics::sharing::Curve> curve_of(const Story& story) {
+    const PastJob& one = job(story);
+    const double own = one.slot_s > 0 ? one.samples / one.slot_s : 0;
+    const std::uint32_t most = std::clamp(one.spec.max, 1U, kMostSlots);
+    return std::make_shared<const heuristics::sharing::Curve>(jobs::curve_of(story.measured, most, own > 0 ? own : 1));
+  }
 
   void note(const std::string& text) {
     if (std::find(past_.notes.begin(), past_.notes.end(), text) == past_.notes.end()) past_.notes.push_back(text);
@@ -243,7 +254,8 @@ class Reader {
     ends_.push_back(0);  // it was a little faster than it was measured
   }
 
-  static constexpr int kPreempted = 75;  // a run that has left with a checkpoint
+  static constexpr std::uint32_t kMostSlots = 4096;  // that a speed is told for
+  static constexpr int kPreempted = 75;              // a run that has left with a checkpoint
   Past past_;
   std::map<jobs::JobId, Story> stories_;
   std::vector<double> joins_, first_starts_, growths_, undos_, shrinks_, suspends_, first_views_, measured_, ends_;
@@ -255,9 +267,7 @@ class Reader {
 }  // namespace
 
 double rate_of(const PastJob& job, std::uint32_t slots) {
-  if (slots == 0) return 0;
-  const double own = job.slot_s > 0 ? job.samples / job.slot_s : 1;
-  return jobs::curve_of(job.measured, std::max(slots, job.spec.max), own > 0 ? own : 1).as_is(slots);
+  return slots == 0 ? 0 : job.curve->as_is(slots);
 }
 
 std::optional<double> trained_share(const Past& past) {

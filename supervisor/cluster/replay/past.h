@@ -6,6 +6,7 @@
 
 #include <cstdint>
 #include <map>
+#include <memory>
 #include <optional>
 #include <string>
 #include <utility>
@@ -53,12 +54,12 @@ struct PastJob {
   std::optional<double> ended_s;
   int status = 0;
   bool cancelled = false;
-  double samples = 0;                             // that it had trained on at its end
-  double slot_s = 0;                              // slots x time held
-  std::optional<double> work;                     // samples of the whole job; nothing: it would have gone on
-  jobs::Job measured;                             // its speeds, for curve_of()
-  std::vector<double> first_starts_s, growths_s;  // what its starts took, in their order
-  bool leaves_process = false;                    // its process ends when it is suspended
+  double samples = 0;                                       // that it had trained on at its end
+  double slot_s = 0;                                        // slots x time held
+  std::optional<double> work;                               // samples of the whole job; nothing: it would have gone on
+  std::shared_ptr<const heuristics::sharing::Curve> curve;  // samples a second; never null
+  std::vector<double> first_starts_s, growths_s;            // what its starts took, in their order
+  bool leaves_process = false;                              // its process ends when it is suspended
   // Lengths that it said later than in its first report, by the samples that it had done then.
   struct Length {
     double at_samples = 0;

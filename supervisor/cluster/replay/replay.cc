@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <limits>
-#include <set>
 #include <utility>
 
 #include "supervisor/cluster/core/cluster.h"
@@ -15,6 +14,7 @@ namespace {
 constexpr double kSoonest_s = 0.005;  // between two looks at what is due (cluster_process.cc)
 constexpr double kLonger = 100;       // times as long as the past: then something is wrong
 constexpr double kLeast_s = 3600;
+constexpr std::uint64_t kMostEvents = 30'000'000;  // about a minute; runs that train report every second
 
 jobs::Settings settings_of(const Past& past, const std::string& policy) {
   jobs::Settings settings;
@@ -41,6 +41,10 @@ class Replay {
     const double end_s = past_.until_s + kLonger * std::max(past_.until_s, kLeast_s);
     while (prediction_.problem.empty() && !is_over()) {
       const double next_s = std::max(now_s_, next());
+      if (++events_ > kMostEvents) {
+        prediction_.problem = "it is too long for a replay: more than " + std::to_string(kMostEvents) + " events";
+        break;
+      }
       if (next_s > end_s) {
         prediction_.problem = "the policy " + prediction_.policy + " leaves jobs waiting for ever";
         break;
@@ -82,7 +86,9 @@ class Replay {
       if (run.next_s() <= now_s_) due.push_back(id);
     }
     for (const jobs::JobId id : due) {
-      for (const jobs::Event& event : runs_.at(id).act(now_s_)) give(event);
+      const auto run = runs_.find(id);
+      if (run == runs_.end()) continue;
+      for (const jobs::Event& event : run->second.act(now_s_)) give(event);
     }
     if (wake_s_ <= now_s_) give(jobs::Tick{});
   }
@@ -131,16 +137,31 @@ class Replay {
       prediction_.ended_s[past_id_.at(ended->job)] = now_s_;
       trained_ += runs_.at(ended->job).trained_slot_s();
       held_ += ended->slot_s;
+      runs_.erase(ended->job);
     }
   }
   void act(const jobs::Answer& answer) {
     if (answer.outcome != jobs::Outcome::kDone && answer.request != 0) prediction_.problem = answer.text;
   }
   void act(const jobs::Refuse& refused) { prediction_.problem = refused.text; }
-  void act(const jobs::SendLease& lease) { runs_.at(lease.connection).take_lease(lease, now_s_); }
-  void act(const jobs::SendEnd& end) { runs_.at(end.connection).end(now_s_); }
-  void act(const jobs::StartRun& start) { runs_.at(start.job).start(start.attempt, now_s_); }
-  void act(const jobs::SignalRun& signal) { runs_.at(signal.job).end(now_s_); }
+  void act(const jobs::SendLease& lease) {
+    if (RunModel* const one = run_of(lease.connection)) one->take_lease(lease, now_s_);
+  }
+  void act(const jobs::SendEnd& end) {
+    if (RunModel* const one = run_of(end.connection)) one->end(now_s_);
+  }
+  void act(const jobs::StartRun& start) {
+    if (RunModel* const one = run_of(start.job)) one->start(start.attempt, now_s_);
+  }
+  void act(const jobs::SignalRun& signal) {
+    if (RunModel* const one = run_of(signal.job)) one->end(now_s_);
+  }
+
+  // Connections have the numbers of their jobs. Nothing: it has ended.
+  RunModel* run_of(jobs::JobId id) {
+    const auto found = runs_.find(id);
+    return found == runs_.end() ? nullptr : &found->second;
+  }
 
   const Past& past_;
   jobs::Cluster cluster_;
@@ -148,6 +169,7 @@ class Replay {
   std::map<jobs::JobId, jobs::JobId> past_id_;
   jobs::JobId last_ = 0;
   std::size_t hosts_ = 0, jobs_ = 0, orders_ = 0;  // the next ones
+  std::uint64_t events_ = 0;
   double now_s_ = 0;
   double wake_s_ = jobs::kNever;
   double trained_ = 0, held_ = 0;
@@ -166,47 +188,46 @@ std::size_t common(const std::vector<std::uint32_t>& one, const std::vector<std:
   return before.back();
 }
 
-std::optional<Given> nth_of(const std::vector<Given>& given, jobs::JobId job, std::size_t number) {
-  for (const Given& one : given) {
-    if (one.job == job && number-- == 0) return one;
-  }
-  return std::nullopt;
-}
-
 }  // namespace
 
 Prediction replay(const Past& past, const std::string& policy) {
   return Replay(past, policy).run();
 }
 
-std::vector<std::uint32_t> sizes_of(const std::vector<Given>& given, jobs::JobId job) {
+std::map<jobs::JobId, std::vector<Given>> by_job(const std::vector<Given>& given) {
+  std::map<jobs::JobId, std::vector<Given>> jobs;
+  for (const Given& one : given) jobs[one.job].push_back(one);
+  return jobs;
+}
+
+std::vector<std::uint32_t> sizes_of(const std::vector<Given>& given) {
   std::vector<std::uint32_t> sizes;
-  for (const Given& one : given) {
-    if (one.job == job) sizes.push_back(one.slots);
-  }
+  for (const Given& one : given) sizes.push_back(one.slots);
   return sizes;
 }
 
 Agreement agreement_of(const std::vector<Given>& live, const std::vector<Given>& predicted) {
   Agreement agreement;
-  std::set<jobs::JobId> ids;
-  for (const auto* given : {&live, &predicted}) {
-    for (const Given& one : *given) ids.insert(one.job);
-  }
+  auto here = by_job(live), there = by_job(predicted);
+  for (const auto& [id, given] : here) there.try_emplace(id);
   double first_s = std::numeric_limits<double>::infinity();
-  for (const jobs::JobId id : ids) {
-    const auto here = sizes_of(live, id), there = sizes_of(predicted, id);
-    agreement.equal += common(here, there);
-    agreement.of += std::max(here.size(), there.size());
-    if (here == there) continue;
-    const auto part = std::mismatch(here.begin(), here.end(), there.begin(), there.end());
-    const auto number = static_cast<std::size_t>(part.first - here.begin());
-    const auto one = nth_of(live, id, number), other = nth_of(predicted, id, number);
-    const double at_s = std::min(one ? one->at_s : first_s, other ? other->at_s : first_s);
+  for (const auto& [id, other] : there) {
+    const std::vector<Given>& one = here[id];
+    const auto sizes = sizes_of(one), other_sizes = sizes_of(other);
+    agreement.equal += common(sizes, other_sizes);
+    agreement.of += std::max(sizes.size(), other_sizes.size());
+    if (sizes == other_sizes) continue;
+    const auto parts = std::mismatch(sizes.begin(), sizes.end(), other_sizes.begin(), other_sizes.end());
+    const auto number = static_cast<std::size_t>(parts.first - sizes.begin());
+    const auto first_of = [number](const std::vector<Given>& all) {
+      return number < all.size() ? std::optional(all[number]) : std::nullopt;
+    };
+    const auto mine = first_of(one), others = first_of(other);
+    const double at_s = std::min(mine ? mine->at_s : first_s, others ? others->at_s : first_s);
     if (at_s >= first_s) continue;
     first_s = at_s;
-    agreement.first_live = one;
-    agreement.first_predicted = other;
+    agreement.first_live = mine;
+    agreement.first_predicted = others;
   }
   return agreement;
 }

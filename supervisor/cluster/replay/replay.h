@@ -35,7 +35,8 @@ struct Agreement {
 };
 Agreement agreement_of(const std::vector<Given>& live, const std::vector<Given>& predicted);
 
-// The sizes of one job, in their order.
-std::vector<std::uint32_t> sizes_of(const std::vector<Given>& given, jobs::JobId job);
+// In their order.
+std::map<jobs::JobId, std::vector<Given>> by_job(const std::vector<Given>& given);
+std::vector<std::uint32_t> sizes_of(const std::vector<Given>& given);
 
 }  // namespace elastictrain::cluster::replay

@@ -171,7 +171,7 @@ std::vector<jobs::Event> RunModel::act(double now_s) {
   if (report_s_ <= until_s) {
     train(now_s);
     said.emplace_back(report());
-    report_s_ = now_s + kReportEvery_s;
+    report_s_ = members_.empty() ? jobs::kNever : now_s + kReportEvery_s;  // without any it has no news
   }
   return said;
 }

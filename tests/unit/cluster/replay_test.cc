@@ -113,6 +113,15 @@ TEST_CASE("a journal that is not enough for a replay is refused with the reason"
   CHECK(problem(lines).find("version 1 of elastictrain wrote it, which did not record what a replay needs") == 0);
 }
 
+TEST_CASE("a job that a damaged journal has twice is one job") {
+  auto lines = two_jobs();
+  lines.push_back({submitted(1, 4), 30});
+  auto read = past_of(lines);
+  REQUIRE(read.ok());
+  CHECK(read->jobs.size() == 2);
+  CHECK(replay(*read, "fifo").ended_s.size() == 2);
+}
+
 TEST_CASE("sizes agree job by job, whatever the order among jobs") {
   const std::vector<Given> live = {{1, 1, 4}, {2, 2, 1}, {2, 1, 3}, {5, 2, 2}};
   CHECK(agreement_of(live, {{1, 1, 4}, {1.9, 1, 3}, {2, 2, 1}, {6, 2, 2}}).all());
