@@ -31,24 +31,29 @@ JobDecision SearchPolicy::decide_job(const ClusterView& view, const JobView& job
          decision);
   } else if (job.changing) {
     decision.reason = {kChanging, format_text("on the way from %u to %u workers", job.workers, job.target), {}};
-    if (no_longer_pays(view, job, limits, state)) take_back(job, state, decision);
+    if (no_longer_pays(view, job, state)) take_back(job, state, decision);
   } else {
     search(view, job, limits, state, decision);
   }
   return decision;
 }
 
-// If the steps change while the workers of a larger size start, those may no longer pay. What has begun costs half.
-bool SearchPolicy::no_longer_pays(const ClusterView& view, const JobView& job, SearchLimits limits,
-                                  const SearchState& state) const {
+// If the steps change while the workers of a larger size start, those may no longer pay. The job is then one that has
+// changed, as after a search: it may change again, so little that is gained until its end is no reason. What has begun
+// costs half.
+bool SearchPolicy::no_longer_pays(const ClusterView& view, const JobView& job, const SearchState& state) const {
   const bool is_probe = !state.settled && !state.follows_change && state.asked == job.target;
   const auto before = state.size_parts.find(job.workers);
   if (!is_probe || job.target <= job.workers || before == state.size_parts.end()) return false;
   if (state.waiting_parts.steps() < kEnoughSteps) return false;
   const double changed = unevenness(before->second, state.waiting_parts);
   if (!std::isfinite(changed) || changed < kUneven) return false;
+  SearchState anew = state;
+  anew.follows_change = true;
+  anew.moves = 0;
+  SearchLimits limits = search_limits(settings_, view, job, anew);
   const Objective value = objective(view, job);
-  auto sizes = measured_sizes(state, value, limits);
+  auto sizes = measured_sizes(anew, value, limits);
   const auto here =
       std::find_if(sizes.begin(), sizes.end(), [&](const Measured& size) { return size.workers == job.workers; });
   if (here == sizes.end()) return false;
@@ -59,8 +64,13 @@ bool SearchPolicy::no_longer_pays(const ClusterView& view, const JobView& job, S
   return !probe || probe->workers <= job.workers;
 }
 
+// The search begins anew, with what is measured from now on.
 void SearchPolicy::take_back(const JobView& job, SearchState& state, JobDecision& decision) {
+  state.table.forget();
+  state.size_parts.clear();
   state.size_parts[job.workers] = state.waiting_parts;
+  state.follows_change = true;
+  state.moves = 0;
   state.asked = 0;
   decision.workers = job.workers;
   decision.reason = {

@@ -29,7 +29,7 @@ class SearchPolicy : public PerJobPolicy<SearchState> {
   JobDecision decide_job(const ClusterView& view, const JobView& job, SearchState& state, Rng&) const final;
 
  private:
-  bool no_longer_pays(const ClusterView& view, const JobView& job, SearchLimits limits, const SearchState& state) const;
+  bool no_longer_pays(const ClusterView& view, const JobView& job, const SearchState& state) const;
   static void take_back(const JobView& job, SearchState& state, JobDecision& decision);
   void search(const ClusterView& view, const JobView& job, const SearchLimits& limits, SearchState& state,
               JobDecision& decision) const;

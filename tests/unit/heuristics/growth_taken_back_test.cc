@@ -26,22 +26,28 @@ using testing::BatchJob;
 using testing::BatchLoop;
 using testing::make_policy;
 
-constexpr double kStart_s = 60;
-constexpr double kSampleTime_s = 0.004;
+struct Terms {
+  double start_s = 60;
+  double view_every_s = 1;
+  double sample_s = 0.004;
+  double samples_total = 600'000;
+  double noise = 0.02;      // of a step
+  std::uint32_t least = 1;  // workers
+};
 
 // A job whose workers share a batch of 32 samples, with an exchange that the test sets. So two workers compute for 64
 // ms, three for 43 ms, four for 32 ms.
 class Growing {
  public:
-  Growing(const PolicySpec& spec, const Parameters& parameters, std::uint32_t workers)
-      : policy_(make_policy(spec, parameters)), loop_(*policy_, model(workers), 1) {}
+  Growing(const PolicySpec& spec, const Parameters& parameters, std::uint32_t workers, const Terms& terms = {})
+      : terms_(terms), policy_(make_policy(spec, parameters)), loop_(*policy_, model(workers), 1) {}
 
   // Until workers beside these start.
   void wait_for_growth(std::uint32_t from) {
     const auto& live = loop_.live();
     while (!(live.gathering && live.world_size == from && live.target_size > from)) {
       REQUIRE(end_s_ < 3600);
-      train(1);
+      train(terms_.view_every_s);
     }
   }
 
@@ -60,21 +66,23 @@ class Growing {
   BatchJob model(std::uint32_t workers) {
     BatchJob model;
     model.step_s = [this](std::uint32_t size, double batch) {
-      return slower * (kSampleTime_s * batch + (size > 1 ? exchange_s : 0));
+      return slower * (terms_.sample_s * batch + (size > 1 ? exchange_s : 0));
     };
-    model.noise = 0.02;
-    model.change_s = kStart_s;
-    model.view_every_s = 1;
+    model.noise = terms_.noise;
+    model.change_s = terms_.start_s;
+    model.view_every_s = terms_.view_every_s;
     model.slots_per_host = 4;
     model.job.workers = workers;
+    model.job.min_workers = terms_.least;
     model.job.max_workers = 4;
     model.job.batch.per_worker = 16;
     model.job.batch.max_global = 32;
     model.job.base_batch = 16 * workers;
-    model.job.samples_total = 600'000;
+    model.job.samples_total = terms_.samples_total;
     return model;
   }
 
+  Terms terms_;
   std::unique_ptr<Policy> policy_;
   BatchLoop loop_;
   testing::BatchRun run_;
@@ -83,16 +91,16 @@ class Growing {
 
 // Whether a growth stands for as long as its workers start, and is taken back if the exchange becomes that long.
 void check_taken_back(const PolicySpec& spec, const Parameters& parameters, std::uint32_t start, std::uint32_t from,
-                      double exchange_s) {
+                      double exchange_s, const Terms& terms = {}) {
   CAPTURE(spec.name);
   for (const bool changes : {false, true}) {
     CAPTURE(changes);
-    Growing job(spec, parameters, start);
+    Growing job(spec, parameters, start, terms);
     job.wait_for_growth(from);
     if (changes) job.exchange_s = exchange_s;
-    job.train(kStart_s - 5);
+    job.train(terms.start_s * 11 / 12);
     CHECK((job.target() <= from) == changes);
-    job.train(10);
+    job.train(3 * terms.start_s);
     CHECK((job.largest() <= from) == changes);
   }
 }
@@ -104,6 +112,16 @@ TEST_CASE("efficiency and cost take a growth back that no longer pays") {
   check_taken_back(efficiency_policy(), {}, 2, 2, 0.2);
   const Parameters worth{{"utility", std::string("linear:2,3600")}};  // an hour; one of a worker costs 1
   check_taken_back(cost_policy(), worth, 2, 2, 0.2);
+}
+
+// With days to go even little that may be gained is worth a look. But steps become twelve times as long, one between
+// two views, so that a job that has just changed and may change again is no longer one for which the days count.
+TEST_CASE("efficiency and cost take a growth back that no longer pays, however long the job is") {
+  const Terms days{
+      .start_s = 12, .view_every_s = 0.2, .sample_s = 0.001, .samples_total = 1e9, .noise = 0.001, .least = 2};
+  check_taken_back(efficiency_policy(), {}, 2, 2, 0.2, days);
+  const Parameters worth{{"utility", std::string("linear:2,3600")}};
+  check_taken_back(cost_policy(), worth, 2, 2, 0.2, days);
 }
 
 // Two workers made 492 samples a second, one 250 with its 16. Now they make 121, and the mean of all steps falls below
@@ -137,7 +155,7 @@ TEST_CASE("scavenger takes a growth back that its deadline no longer needs") {
     job.slower = 2.5;
     job.wait_for_growth(2);
     if (recovers) job.slower = 1;
-    job.train(kStart_s - 5);
+    job.train(Terms().start_s * 11 / 12);
     CHECK((job.target() == 2) == recovers);
   }
 }
