@@ -15,10 +15,10 @@ constexpr double kMinStepsOfChange = 10;  // that a change must last
 ChangeDetector::ChangeDetector(double change, double log_rate, double steps)
     : reference_(log_rate), reference_steps_(std::min(steps, kReferenceSteps)), slack_(change / 2) {}
 
-void ChangeDetector::add(double log_rate, double steps, double noise) {
+void ChangeDetector::add(double log_rate, double steps, double noise, double usual) {
   if (reference_steps_ < kReferenceSteps) {
     reference_steps_ += steps;
-    reference_ += steps / reference_steps_ * (log_rate - reference_);
+    reference_ = usual;
     return;
   }
   const double off = log_rate - reference_;

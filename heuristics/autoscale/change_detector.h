@@ -13,7 +13,8 @@ class ChangeDetector {
   // Changes of at least `change` (0.1: 10 %) count, from what is known already: the mean rate over so many steps.
   explicit ChangeDetector(double change, double log_rate = 0, double steps = 0);
 
-  void add(double log_rate, double steps, double noise);
+  // `usual`: the rate as all steps at this size say it, which is the reference until enough are known.
+  void add(double log_rate, double steps, double noise, double usual);
   bool changed() const { return changed_; }
   double reference() const { return reference_; }
   // Steps that are off on one side, so far.

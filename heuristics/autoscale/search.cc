@@ -23,8 +23,9 @@ constexpr double kFalling = 0.2;        // decrease of the efficiency per doubli
 constexpr double kLastDeviation = 0.5;  // of the efficiency of the last workers of a size
 constexpr double kNarrowEnd = 1.02;     // the same if no other size is left
 constexpr double kNearlyLinear = 0.8;
-constexpr double kRugged = 0.25;  // deviation of the efficiency
-constexpr double kNarrow = 1.3;   // smaller ratios give no reliable efficiency
+constexpr double kRugged = 0.25;   // deviation of the efficiency
+constexpr double kNearBest = 0.5;  // of what a size close to the best counts: one further away shows more of the curve
+constexpr double kNarrow = 1.3;    // smaller ratios give no reliable efficiency
 
 double distance(std::uint32_t from, std::uint32_t to) {
   return std::log(static_cast<double>(to) / from);
@@ -287,7 +288,8 @@ class Search {
         up ? std::max(best_.value - objective_(workers, best_.log_rate), deviation - mean) : deviation / 2 - mean;
     double cost = (up ? 1 : 0.5) * limits_.probe_s * std::expm1(std::clamp(loss, 0.0, 10.0));
     if (measured_.size() == 1) cost /= 2;  // the second size tells something about all others, too
-    const double net = improvement * limits_.horizon_s - cost;
+    double net = improvement * limits_.horizon_s - cost;
+    if (limits_.is_long && std::abs(distance(best_.workers, workers)) < std::log(kNarrow)) net *= kNearBest;
     if (improvement < limits_.least || net <= 0 || net <= net_) return;
     found_ = Probe{workers, improvement};
     net_ = net;
@@ -321,6 +323,7 @@ std::size_t smallest_good(const std::vector<Measured>& measured, double margin) 
 
 std::optional<Probe> next_probe(const std::vector<Measured>& measured, const Objective& objective,
                                 const SearchLimits& limits) {
+  if (!limits.may_probe) return std::nullopt;
   return Search(measured, objective, limits).next();
 }
 

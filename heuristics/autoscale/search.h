@@ -20,6 +20,8 @@
 
 namespace elastictrain::heuristics {
 
+inline constexpr double kMaxSteps = 150;  // at a size, of a usual job
+
 struct Measured {
   std::uint32_t workers = 0;
   double log_rate = 0;
@@ -37,6 +39,8 @@ struct SearchLimits {
   double horizon_s = 3600;       // for which an improvement lasts
   double probe_s = 30;           // duration of trying a size
   double noise = 0.03;           // standard deviation of a value measured for that time
+  double max_steps = kMaxSteps;  // after these the better mean decides
+  bool may_probe = true;         // the search has changes left
   bool is_long = false;          // many times as long as trying a size
   bool in_vain = false;          // the last probes brought nothing, and were enough of all sizes
 };

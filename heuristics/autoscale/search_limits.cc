@@ -18,13 +18,17 @@ constexpr double kProbesOfUsualJob = 200;
 constexpr double kMaxPatience = 10;
 constexpr double kLongestProbe = 3;  // of the usual number of steps
 constexpr double kPatientMoves = 4;  // after which the least improvement doubles with each, up to the usual one
-constexpr double kLeastInVain = 2;   // and the last probe, which is counted when the next one is chosen
-constexpr double kNoEndHorizon_s = 600;
+constexpr double kUsualNoise = 0.1;  // of a step, for which the usual number of steps is enough
+// Changes of a search: some, and one for each time that the range of sizes doubles.
+constexpr double kMovesOfTwoSizes = 3;
+constexpr double kMovesWithoutEnd = 6;
+constexpr double kLeastInVain = 2;        // and the last probe, which is counted when the next one is chosen
+constexpr double kNoEndHorizon_s = 3600;  // jobs that are worth a policy take an hour and more
 constexpr double kProbesOfLongJob = 150;  // with joiners
 
 double rest_s(const ClusterView& view, const JobView& job, double rate) {
   if (job.samples_total > 0 && rate > 0) return std::max(0.0, job.samples_total - job.samples_done) / rate;
-  // Without a known end, a job is expected to run for as long as it has run so far.
+  // Without a known end, a job is expected to run for as long as it has run so far, and for an hour at least.
   return std::max(view.now_s, kNoEndHorizon_s);
 }
 
@@ -36,8 +40,8 @@ double first_probe_s(const JobView& job, const SearchState& state) {
 
 // The factor by which smaller improvements and longer measurements pay, because the job is long. After a change the
 // job may change again.
-double patience_of(const JobView& job, const SearchLimits& limits, const SearchState& state) {
-  if (job.samples_total <= 0 || state.follows_change) return 1;
+double patience_of(const SearchLimits& limits, const SearchState& state) {
+  if (state.follows_change) return 1;
   return std::clamp(limits.horizon_s / (kProbesOfUsualJob * limits.probe_s), 1.0, kMaxPatience);
 }
 
@@ -55,6 +59,12 @@ double least_improvement(const SearchSettings& settings, double patience, double
   return usual * std::min(1.0, std::exp2(std::max(0.0, state.moves - kPatientMoves)) / patience);
 }
 
+// With the way back to the best size.
+double most_moves(const JobView& job, const SearchLimits& limits) {
+  const double of_range = kMovesOfTwoSizes + std::log2(static_cast<double>(limits.max) / limits.min);
+  return job.samples_total > 0 ? of_range : std::min(of_range, kMovesWithoutEnd);
+}
+
 }  // namespace
 
 SearchLimits search_limits(const SearchSettings& settings, const ClusterView& view, const JobView& job,
@@ -70,13 +80,14 @@ SearchLimits search_limits(const SearchSettings& settings, const ClusterView& vi
   limits.probe_s = state.probe_s > 0 ? state.probe_s : first_probe_s(job, state);
   const auto rate = state.table.log_rate(job.workers);
   limits.horizon_s = rest_s(view, job, rate ? std::exp(rate->value) : 0);
-  limits.is_long =
-      job.samples_total > 0 && !state.follows_change && limits.horizon_s > kProbesOfLongJob * first_probe_s(job, state);
-  const double patience = patience_of(job, limits, state);
+  limits.is_long = !state.follows_change && limits.horizon_s > kProbesOfLongJob * first_probe_s(job, state);
+  const double patience = patience_of(limits, state);
   const double in_vain = state.in_vain - most_in_vain(limits);
   limits.in_vain = in_vain >= 0;
   limits.least = least_improvement(settings, patience, in_vain, state);
-  limits.noise = state.table.step_deviation() / std::sqrt(kEnoughSteps / 2 * std::min(patience, kLongestProbe));
+  limits.max_steps = kMaxSteps * std::clamp(std::pow(state.table.robust_deviation() / kUsualNoise, 2), 1.0, patience);
+  limits.may_probe = state.moves + 2 <= most_moves(job, limits);
+  limits.noise = state.table.robust_deviation() / std::sqrt(kEnoughSteps / 2 * std::min(patience, kLongestProbe));
   return limits;
 }
 

@@ -11,8 +11,8 @@
 namespace elastictrain::heuristics {
 namespace {
 
+constexpr double kMuchMorePrecise = 1.0 / 3;
 constexpr double kManySteps = 60;  // to resolve small differences
-constexpr double kMaxSteps = 150;  // after these the better mean decides
 constexpr double kUneven = 0.05;   // of the parts of a step: below it all sizes are taken to have changed alike
 constexpr double kLongestQuiet_s = 2 * 3600;
 
@@ -88,7 +88,7 @@ void SearchPolicy::search(const ClusterView& view, const JobView& job, const Sea
     return;
   }
   const double steps = state.steps_at(job.workers);
-  if (steps < kMinSteps || sizes.empty()) {
+  if (!state.is_measured(job.workers) || sizes.empty()) {
     decision.reason = {"measuring", format_text("%.0f of %.0f steps at %u workers", steps, kMinSteps, job.workers), {}};
     return;
   }
@@ -101,8 +101,8 @@ void SearchPolicy::search(const ClusterView& view, const JobView& job, const Sea
     return;
   }
   const Measured& best = sizes[best_of(sizes)];
-  const bool hidden = undecided(job, sizes, best, state, decision);
-  if (hidden && !limits.in_vain && measures_better(job, best, state)) {
+  const bool hidden = undecided(job, limits, sizes, best, state, decision);
+  if (hidden && limits.may_probe && !limits.in_vain && measures_better(job, best, state)) {
     Reason reason{"measuring_better",
                   format_text("%u workers look better and are measured less: %s", best.workers,
                               about(sizes, at(sizes, job.workers)).c_str()),
@@ -110,13 +110,21 @@ void SearchPolicy::search(const ClusterView& view, const JobView& job, const Sea
     move(view, job, state, best.workers, std::move(reason), decision);
     return;
   }
-  if (hidden && !precise(state, job.workers)) return;
+  if (hidden && !precise(limits, state, job.workers)) return;
   if (const auto probe = next_probe(sizes, value, limits)) {
     // A smaller size cannot be undone at once, because joiners take time to start. So before a job shrinks, its size
     // is measured for longer.
-    if (probe->workers < job.workers && sizes.size() == 1 && !precise(state, job.workers)) {
+    if (probe->workers < job.workers && sizes.size() == 1 && !precise(limits, state, job.workers)) {
       decision.reason = {
           "measuring", format_text("%.0f steps at %u workers before fewer are tried", steps, job.workers), {}};
+      return;
+    }
+    if (limits.max_steps > kMaxSteps && sizes.size() > 1 && job.workers == best.workers &&
+        !precise(limits, state, job.workers)) {
+      decision.reason = {"measuring",
+                         format_text("%.0f steps at %u workers, the best so far, before %u are tried", steps,
+                                     job.workers, probe->workers),
+                         {}};
       return;
     }
     // At the best of several sizes, measuring costs nothing and resolves small differences. This does not hold for
@@ -155,23 +163,24 @@ const Measured& SearchPolicy::at(const std::vector<Measured>& sizes, std::uint32
   return *std::find_if(sizes.begin(), sizes.end(), [&](const Measured& size) { return size.workers == workers; });
 }
 
-bool SearchPolicy::precise(const SearchState& state, std::uint32_t workers) const {
+bool SearchPolicy::precise(const SearchLimits& limits, const SearchState& state, std::uint32_t workers) const {
   const auto rate = state.table.log_rate(workers);
-  return rate &&
-         (settings_.confidence * rate->deviation < 3 * settings_.tolerance || state.steps_at(workers) >= kMaxSteps);
+  return rate && (settings_.confidence * rate->deviation < 3 * settings_.tolerance ||
+                  state.steps_at(workers) >= limits.max_steps);
 }
 
 // Whether noise hides which of this size and its strongest rival is better.
-bool SearchPolicy::undecided(const JobView& job, const std::vector<Measured>& sizes, const Measured& best,
-                             const SearchState& state, JobDecision& decision) const {
+bool SearchPolicy::undecided(const JobView& job, const SearchLimits& limits, const std::vector<Measured>& sizes,
+                             const Measured& best, const SearchState& state, JobDecision& decision) const {
   const Measured& here = at(sizes, job.workers);
   const Measured* rival = nullptr;
   for (const auto& size : sizes) {
     if (size.workers != here.workers && (!rival || size.value > rival->value)) rival = &size;
   }
-  if (!rival || state.steps_at(job.workers) >= kMaxSteps) return false;
+  if (!rival || state.steps_at(job.workers) >= limits.max_steps) return false;
   if (here.workers != best.workers && rival->workers != best.workers) rival = &best;
   const double noise = settings_.confidence * std::hypot(here.deviation, rival->deviation);
+  if (here.deviation < kMuchMorePrecise * rival->deviation) return false;  // more steps here would not tell
   if (noise < settings_.tolerance || std::abs(here.value - rival->value) > noise) return false;
   decision.reason = {"measuring", format_text("%s, known to %.2f", comparison(*rival, here).c_str(), noise), {}};
   return true;
@@ -205,7 +214,8 @@ void SearchPolicy::wake(const ClusterView& view, const JobView& job, const Searc
   if (state.settled_size > limits.max || state.settled_size < limits.min ||
       (limits.max > state.settled_max && state.settled_size == state.settled_max)) {
     state.settled = false;
-  } else if (state.detector.changed() && static_cast<double>(state.changed.steps) >= kEnoughSteps) {
+    state.moves = 0;
+  } else if (state.detector.changed() && state.changed_steps() >= kEnoughSteps) {
     follow_change(view, job, limits, value, state);
   }
 }
@@ -213,7 +223,13 @@ void SearchPolicy::wake(const ClusterView& view, const JobView& job, const Searc
 // The rates of other sizes are those of before the change. They changed with the present one, or are worth nothing.
 void SearchPolicy::follow_change(const ClusterView& view, const JobView& job, const SearchLimits& limits,
                                  const Objective& value, SearchState& state) const {
-  const double log_rate = std::log(state.changed.samples_per_s());
+  const std::size_t needed = state.table.intervals_needed();
+  if (state.changed.size() < needed) return;
+  const double log_rate = *state.table.log_rate_of(state.changed);
+  if (std::abs(log_rate - state.detector.reference()) < settings_.change / 2) {
+    state.watch_from(settings_.change, state.detector.reference(), state.steps_at(state.settled_size));
+    return;
+  }
   const bool alike = unevenness(state.parts, state.changed_parts) < kUneven;
   if (alike || view.now_s < state.quiet_until_s) {
     state.table.shift(log_rate - state.detector.reference());
@@ -228,7 +244,7 @@ void SearchPolicy::follow_change(const ClusterView& view, const JobView& job, co
   state.table.forget(state.settled_size);
   state.table.add(state.changed);
   state.size_parts[state.settled_size] = state.changed_parts;
-  state.watch_from(settings_.change, log_rate, static_cast<double>(state.changed.steps));
+  state.watch_from(settings_.change, log_rate, state.changed_steps());
 }
 
 // As time passes, a utility may favour another of the measured sizes. The present size is compared as it was when the

@@ -35,9 +35,9 @@ class SearchPolicy : public PerJobPolicy<SearchState> {
               JobDecision& decision) const;
   void count_gain(const std::vector<Measured>& sizes, const Measured& best, SearchState& state) const;
   static const Measured& at(const std::vector<Measured>& sizes, std::uint32_t workers);
-  bool precise(const SearchState& state, std::uint32_t workers) const;
-  bool undecided(const JobView& job, const std::vector<Measured>& sizes, const Measured& best, const SearchState& state,
-                 JobDecision& decision) const;
+  bool precise(const SearchLimits& limits, const SearchState& state, std::uint32_t workers) const;
+  bool undecided(const JobView& job, const SearchLimits& limits, const std::vector<Measured>& sizes,
+                 const Measured& best, const SearchState& state, JobDecision& decision) const;
   static bool measures_better(const JobView& job, const Measured& best, const SearchState& state);
   void settle(const ClusterView& view, const std::vector<Measured>& sizes, const SearchLimits& limits,
               SearchState& state) const;

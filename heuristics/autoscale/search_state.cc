@@ -19,6 +19,7 @@ void SearchState::observe(const SearchSettings& settings, const ClusterView& vie
     table.forget();
     size_parts.clear();
     settled = false;
+    moves = 0;
   }
   began = true;
   batch = job.batch;
@@ -30,7 +31,7 @@ void SearchState::observe(const SearchSettings& settings, const ClusterView& vie
   }
   if (settled && job.workers == settled_size && !job.changing) watch_parts(job);
   add_parts(job);
-  if (asked == job.workers && asked != 0 && steps_at(job.workers) >= kMinSteps) {
+  if (asked == job.workers && asked != 0 && is_measured(job.workers)) {
     const double took = view.now_s - asked_s;
     probe_s = probe_s > 0 ? (probe_s + took) / 2 : took;
     asked = 0;
@@ -54,19 +55,18 @@ void SearchState::add_parts(const JobView& job) {
 
 void SearchState::watch(const Interval& interval) {
   if (detector.changed()) {
-    changed.begin_s -= interval.seconds();
-    changed.steps += interval.steps;
-    changed.samples += interval.samples;
+    changed.push_back(interval);
     return;
   }
-  detector.add(std::log(interval.samples_per_s()), static_cast<double>(interval.steps), table.step_deviation());
-  changed = {.workers = interval.workers, .global_batch = interval.global_batch};
+  detector.add(std::log(interval.samples_per_s()), static_cast<double>(interval.steps), table.step_deviation(),
+               table.log_rate(interval.workers)->value);
+  changed.clear();
   changed_parts.clear();
 }
 
 void SearchState::watch_parts(const JobView& job) {
   if (detector.changed()) {
-    if (changed.steps > 0) changed_parts.add(job);
+    if (!changed.empty()) changed_parts.add(job);
   } else if (!detector.suspects()) {
     parts.add(job);
   }
@@ -76,7 +76,18 @@ void SearchState::watch_from(double change, double log_rate, double steps) {
   detector = ChangeDetector(change, log_rate, steps);
   parts.clear();
   changed_parts.clear();
-  changed = {};
+  changed.clear();
+}
+
+double SearchState::changed_steps() const {
+  double steps = 0;
+  for (const auto& interval : changed) steps += static_cast<double>(interval.steps);
+  return steps;
+}
+
+bool SearchState::is_measured(std::uint32_t workers) const {
+  const auto* size = table.at(workers);
+  return size && size->recent_steps >= kMinSteps && size->recent.size() >= table.intervals_needed();
 }
 
 double SearchState::steps_at(std::uint32_t workers) const {

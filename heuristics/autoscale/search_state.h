@@ -6,6 +6,7 @@
 
 #include <cstdint>
 #include <map>
+#include <vector>
 
 #include "heuristics/autoscale/change_detector.h"
 #include "heuristics/autoscale/step_parts.h"
@@ -39,7 +40,7 @@ struct SearchState {
   std::map<std::uint32_t, StepParts> size_parts;
   StepParts waiting_parts;        // at the present size while more workers are starting
   StepParts changed_parts;        // since the detector reported a change
-  Interval changed;               // the same steps; without any: no change is reported
+  std::vector<Interval> changed;  // the same steps; without any: no change is reported
   std::uint32_t guess = 0;        // what may be best after a change that was not alike for all sizes; 0: none
   bool follows_change = false;    // the search, or what it has settled on
   std::uint32_t moves = 0;        // of that search
@@ -59,6 +60,9 @@ struct SearchState {
   double steps_at(std::uint32_t workers) const;  // recent ones
   // The settled size is watched for changes, from a rate known by so many steps.
   void watch_from(double change, double log_rate, double steps);
+  double changed_steps() const;
+  // Whether enough steps are known of a size for a verdict on it.
+  bool is_measured(std::uint32_t workers) const;
 
  private:
   void add_parts(const JobView& job);

@@ -7,11 +7,53 @@ namespace elastictrain::heuristics {
 namespace {
 
 constexpr double kMemorySteps = 400;
+constexpr std::size_t kLeastIntervals = 8;  // that are kept, however many steps they have
 constexpr double kMemoryDeviations = 200;
 constexpr double kMaxSquare = 9;
 // The noise assumed before it is measured: 10 % per step, with the weight of four deviations.
 constexpr double kAssumedVariance = 0.01;
 constexpr double kAssumedFreedom = 4;
+
+// Huber's limit, in standard deviations, and of normal noise: how much lies within, and the mean square of what is cut.
+constexpr double kLimit = 1.345;
+constexpr double kNear = 0.8214;
+constexpr double kCutSquare = 0.7102;
+constexpr double kLeastNear = 0.2;
+constexpr double kFar = 4;                 // standard deviations, which normal noise exceeds once in 16,000 times
+constexpr double kManyFar = 0.01;          // of all intervals
+constexpr std::size_t kManyIntervals = 7;  // of which half are hardly ever far off
+constexpr int kIterations = 20;
+
+double middle_of(const std::deque<SizeStatistics::Part>& parts) {
+  std::vector<SizeStatistics::Part> sorted(parts.begin(), parts.end());
+  std::sort(sorted.begin(), sorted.end(), [](const auto& a, const auto& b) { return a.log_rate < b.log_rate; });
+  double steps = 0;
+  for (const auto& part : sorted) steps += part.steps;
+  double below = 0;
+  for (std::size_t i = 0; i + 1 < sorted.size(); ++i) {
+    below += sorted[i].steps;
+    if (below == steps / 2) return (sorted[i].log_rate + sorted[i + 1].log_rate) / 2;
+    if (below > steps / 2) return sorted[i].log_rate;
+  }
+  return sorted.back().log_rate;
+}
+
+// Huber's location of intervals whose steps have the standard deviation `scale`, from their median.
+double location_of(const std::deque<SizeStatistics::Part>& parts, double scale) {
+  double location = middle_of(parts);
+  for (int i = 0; i < kIterations; ++i) {
+    double weights = 0;
+    double sum = 0;
+    for (const auto& part : parts) {
+      const double off = std::abs(part.log_rate - location) * std::sqrt(part.steps);
+      const double weight = part.steps * (off > kLimit * scale ? kLimit * scale / off : 1);
+      weights += weight;
+      sum += weight * (part.log_rate - location);
+    }
+    location += sum / weights;
+  }
+  return location;
+}
 
 }  // namespace
 
@@ -24,18 +66,31 @@ void ThroughputTable::add(const Interval& interval) {
   size.mean_samples_per_s += steps / size.steps * (rate - size.mean_samples_per_s);
 
   const double off = std::log(rate) - size.log_rate;
-  if (size.recent_steps > 0) {
-    // A jump is a change of the job, not noise.
-    const double square = steps * size.recent_steps / (steps + size.recent_steps) * off * off;
-    scatter_ += std::min(square, kMaxSquare * step_deviation() * step_deviation());
-    freedom_ += 1;
-    if (freedom_ > kMemoryDeviations) {
-      scatter_ *= kMemoryDeviations / freedom_;
-      freedom_ = kMemoryDeviations;
-    }
+  if (size.recent_steps > 0) add_scatter(steps * size.recent_steps / (steps + size.recent_steps) * off * off);
+  size.recent.push_back({steps, std::log(rate)});
+  size.recent_steps += steps;
+  while (size.recent.size() > kLeastIntervals && size.recent_steps - size.recent.front().steps >= kMemorySteps) {
+    size.recent_steps -= size.recent.front().steps;
+    size.recent.pop_front();
   }
-  size.recent_steps = std::min(size.recent_steps + steps, std::max(kMemorySteps, steps));
-  size.log_rate += steps / size.recent_steps * off;
+  size.log_rate = location_of(size.recent, robust_scale());
+}
+
+// A jump is a change of the job, not noise.
+void ThroughputTable::add_scatter(double square) {
+  scatter_ += std::min(square, kMaxSquare * step_deviation() * step_deviation());
+  const double limit = kLimit * kLimit * robust_scale() * robust_scale();
+  robust_scatter_ += std::min(square, limit);
+  near_ += square <= limit ? 1 : 0;
+  far_ += square > kFar * kFar / (kLimit * kLimit) * limit ? 1 : 0;
+  freedom_ += 1;
+  if (freedom_ <= kMemoryDeviations) return;
+  const double kept = kMemoryDeviations / freedom_;
+  scatter_ *= kept;
+  robust_scatter_ *= kept;
+  near_ *= kept;
+  far_ *= kept;
+  freedom_ = kMemoryDeviations;
 }
 
 void ThroughputTable::add(const std::vector<Interval>& intervals) {
@@ -54,6 +109,7 @@ void ThroughputTable::shift(double log_rate) {
   for (auto& [workers, size] : sizes_) {
     size.log_rate += log_rate;
     size.mean_samples_per_s *= std::exp(log_rate);
+    for (auto& part : size.recent) part.log_rate += log_rate;
   }
 }
 
@@ -65,11 +121,36 @@ const SizeStatistics* ThroughputTable::at(std::uint32_t workers) const {
 std::optional<LogRate> ThroughputTable::log_rate(std::uint32_t workers) const {
   const auto* size = at(workers);
   if (!size) return std::nullopt;
-  return LogRate{size->log_rate, step_deviation() / std::sqrt(size->recent_steps)};
+  const double deviation = size->recent.size() < intervals_needed() ? step_deviation() : robust_deviation();
+  return LogRate{size->log_rate, deviation / std::sqrt(size->recent_steps)};
 }
 
 double ThroughputTable::step_deviation() const {
   return std::sqrt((scatter_ + kAssumedFreedom * kAssumedVariance) / (freedom_ + kAssumedFreedom));
+}
+
+std::optional<double> ThroughputTable::log_rate_of(const std::vector<Interval>& intervals) const {
+  std::deque<SizeStatistics::Part> parts;
+  for (const auto& interval : intervals) {
+    if (interval.steps > 0 && interval.seconds() > 0)
+      parts.push_back({static_cast<double>(interval.steps), std::log(interval.samples_per_s())});
+  }
+  if (parts.empty()) return std::nullopt;
+  return location_of(parts, robust_scale());
+}
+
+std::size_t ThroughputTable::intervals_needed() const {
+  return far_ > kManyFar * (freedom_ + kAssumedFreedom) ? kManyIntervals : 1;
+}
+
+double ThroughputTable::robust_scale() const {
+  return std::sqrt((robust_scatter_ / kCutSquare + kAssumedFreedom * kAssumedVariance) / (freedom_ + kAssumedFreedom));
+}
+
+// The variance of Huber's location: the mean square of what is cut over the square of the share that is not.
+double ThroughputTable::robust_deviation() const {
+  const double near = (near_ + kAssumedFreedom * kNear) / (freedom_ + kAssumedFreedom);
+  return robust_scale() * std::sqrt(kCutSquare) / std::max(near, kLeastNear);
 }
 
 double scaling_efficiency(std::uint32_t workers, double rate, std::uint32_t more_workers, double more_rate) {

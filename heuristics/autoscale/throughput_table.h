@@ -1,12 +1,17 @@
 // Purpose: the throughput of a job at each size, from the intervals of its views. Warm-up is excluded.
 //
 // It keeps two statistics. The first is that of Or et al. 2020 (algorithms A1): the mean of all samples ever seen at a
-// size. The second is recent and has a confidence: the logarithm of the rate, where each step has weight one and old
-// steps fade out once a size has `memory_steps`. The scatter of one step is pooled over sizes, since noise is a
+// size. The second is recent and has a confidence: the logarithm of the rate over the last intervals. A few steps that
+// take many times as long must not decide between sizes, so both its location and its scale are Huber's (1964, with
+// proposal 2 for the scale): an interval within 1.345 standard deviations counts by its steps, one further away by
+// less, which gives up 5 % of the precision where noise is normal. The scale is pooled over sizes, since noise is a
 // property of the machines. It is measured between intervals, so correlated noise within an interval counts in full.
+//
+// Limit: a size whose only fault is that it has more such steps than another looks as good as that one.
 #pragma once
 
 #include <cstdint>
+#include <deque>
 #include <map>
 #include <optional>
 #include <vector>
@@ -20,6 +25,12 @@ struct SizeStatistics {
   double mean_samples_per_s = 0;  // over all of them
   double recent_steps = 0;        // the steps behind `log_rate`
   double log_rate = 0;            // natural logarithm of samples per second, recent steps
+
+  struct Part {
+    double steps = 0;
+    double log_rate = 0;
+  };
+  std::deque<Part> recent;  // intervals, the oldest first
 };
 
 // The logarithm of a size's rate and its standard deviation.
@@ -39,14 +50,27 @@ class ThroughputTable {
   void shift(double log_rate);
 
   const std::map<std::uint32_t, SizeStatistics>& sizes() const { return sizes_; }
+  // Huber's location of what intervals of one size say, with the scale of all; empty: no steps.
+  std::optional<double> log_rate_of(const std::vector<Interval>& intervals) const;
+  // Whether steps that are far off are so common that one interval says little: then several must agree.
+  std::size_t intervals_needed() const;
+
   const SizeStatistics* at(std::uint32_t workers) const;
   std::optional<LogRate> log_rate(std::uint32_t workers) const;  // empty: never seen
-  double step_deviation() const;                                 // of the logarithm of one step's rate
+  // Of the logarithm of one step's rate: with the steps that are far off, and of a mean that counts those less.
+  double step_deviation() const;
+  double robust_deviation() const;
 
  private:
+  void add_scatter(double square);
+  double robust_scale() const;
+
   std::map<std::uint32_t, SizeStatistics> sizes_;
-  double scatter_ = 0;  // weighted squares of deviations between intervals
-  double freedom_ = 0;  // their number
+  double freedom_ = 0;         // number of deviations between intervals
+  double scatter_ = 0;         // their weighted squares
+  double robust_scatter_ = 0;  // the same, of none more than Huber's limit
+  double near_ = 0;            // those within that limit
+  double far_ = 0;             // those that normal noise does not explain
 };
 
 // Algorithms A3, any distance between the two sizes: the throughput of each added worker relative to the previous

@@ -56,13 +56,18 @@ class Loop {
   // Very short steps are simulated several at a time, with the noise of their mean.
   std::uint64_t steps_at_once(double step_s) const {
     constexpr double kDrawsEachView = 40;
-    if (warm_up_left_ > 0 || model_.noise_correlation > 0) return 1;
+    if (warm_up_left_ > 0 || model_.noise_correlation > 0 || model_.outlier_share > 0) return 1;
     return static_cast<std::uint64_t>(std::max(1.0, settings_.view_every_s / (kDrawsEachView * step_s)));
+  }
+
+  double outlier() {
+    if (!(model_.outlier_share > 0)) return 1;
+    return std::bernoulli_distribution(model_.outlier_share)(noise_rng_) ? model_.outlier_times : 1;
   }
 
   void step() {
     const bool warm_up = warm_up_left_ > 0;
-    const double step_s = model_.step_s(workers_, now_) * (warm_up ? model_.warm_up_factor : 1);
+    const double step_s = model_.step_s(workers_, now_) * (warm_up ? model_.warm_up_factor : 1) * outlier();
     const std::uint64_t steps = steps_at_once(step_s);
     const auto count = static_cast<double>(steps);
     const double took = count * step_s * (1 + (noise_.next(noise_rng_) - 1) / std::sqrt(count));

@@ -35,8 +35,10 @@ struct JobModel {
   double later_from_s = 0;
   double drift_per_hour = 0;  // 0.1: 10 % faster after an hour
 
-  double noise = 0.1;               // standard deviation of a step's time, relative; lognormal
-  double noise_correlation = 0;     // between the noise of consecutive steps
+  double noise = 0.1;            // standard deviation of a step's time, relative; lognormal
+  double noise_correlation = 0;  // between the noise of consecutive steps
+  double outlier_share = 0;      // of the steps, which take so many times as long:
+  double outlier_times = 8;
   std::uint32_t warm_up_steps = 3;  // after every change, and at the start
   double warm_up_factor = 2;        // by which these steps take longer
 

@@ -258,14 +258,14 @@ TEST_CASE("a lasting change is seen, noise and a passing one are not") {
   std::mt19937_64 rng(3);
   std::normal_distribution<double> normal(0, 0.1);
   ChangeDetector detector(0.1);
-  for (int i = 0; i < 50000; ++i) detector.add(5 + normal(rng), 1, 0.1);
+  for (int i = 0; i < 50000; ++i) detector.add(5 + normal(rng), 1, 0.1, 5);
   CHECK_FALSE(detector.changed());
-  for (int i = 0; i < 3; ++i) detector.add(4.5 + normal(rng), 1, 0.1);  // a passing one
-  for (int i = 0; i < 500; ++i) detector.add(5 + normal(rng), 1, 0.1);
+  for (int i = 0; i < 3; ++i) detector.add(4.5 + normal(rng), 1, 0.1, 5);  // a passing one
+  for (int i = 0; i < 500; ++i) detector.add(5 + normal(rng), 1, 0.1, 5);
   CHECK_FALSE(detector.changed());
   int steps = 0;
   while (!detector.changed() && steps < 1000) {
-    detector.add(4.8 + normal(rng), 1, 0.1);
+    detector.add(4.8 + normal(rng), 1, 0.1, 5);
     ++steps;
   }
   CHECK(steps < 40);  // threshold 25 x 0.01 / 0.1 = 2.5 over 0.2 - 0.05 a step: about 17

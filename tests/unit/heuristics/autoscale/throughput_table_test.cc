@@ -83,5 +83,31 @@ TEST_CASE("the scatter between intervals is the noise of a step, whatever their 
   CHECK_FALSE(table.log_rate(5));
 }
 
+// Of twelve intervals of five steps two hold a step that takes eight times as long: their rate is 5/12 of the others'.
+TEST_CASE("a few steps that take many times as long do not decide on a rate") {
+  ThroughputTable table;
+  for (int i = 0; i < 12; ++i) table.add(interval(4, 5, (i % 6 == 1 ? 12 : 5) * (1 + 0.01 * (i % 3 - 1)), 500));
+  CHECK(std::exp(table.log_rate(4)->value) == doctest::Approx(100).epsilon(0.02));
+  CHECK(table.intervals_needed() > 1);
+  CHECK(table.robust_deviation() < table.step_deviation());
+}
+
+// Huber's location gives up 5 % of the precision where noise is normal, so its deviation is 1.03 times as large.
+TEST_CASE("where noise is normal little is lost to steps that count less") {
+  std::mt19937_64 rng(11);
+  std::normal_distribution<double> normal;
+  double squares = 0;
+  double claimed = 0;
+  constexpr int kRuns = 400;
+  for (int run = 0; run < kRuns; ++run) {
+    ThroughputTable table;
+    for (int i = 0; i < 40; ++i) table.add(interval(4, 10, 10 * std::exp(0.05 * normal(rng)), 1000));
+    squares += std::pow(table.log_rate(4)->value - std::log(100), 2) / kRuns;
+    claimed += table.log_rate(4)->deviation / kRuns;
+  }
+  CHECK(std::sqrt(squares) == doctest::Approx(1.03 * 0.05 / std::sqrt(40)).epsilon(0.1));
+  CHECK(claimed == doctest::Approx(std::sqrt(squares)).epsilon(0.15));
+}
+
 }  // namespace
 }  // namespace elastictrain::heuristics

@@ -1,0 +1,98 @@
+// Curves with a dip or a plateau, and steps that are noisy or many times as long now and then: how far from the best
+// size the search ends, and in how many changes.
+//
+// No constant of the search was chosen on these curves or seeds: those were random curves of the same kinds.
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <functional>
+#include <string>
+
+#include "heuristics/registry/registry.h"
+#include "heuristics/simulate/closed_loop.h"
+#include "heuristics/simulate/figures.h"
+
+namespace elastictrain::heuristics {
+namespace {
+
+constexpr std::uint32_t kMost = 8;
+constexpr double kCompute_s = 0.064;
+
+struct Rough {
+  std::string name;
+  std::function<double(double)> exchange_s;
+  double noise = 0.03;
+  double outlier_share = 0;
+};
+
+std::vector<Rough> rough_curves() {
+  const auto saturating = [](double n) { return 0.012 * (n - 1); };
+  return {{"dip", [](double n) { return (n >= 3 && n <= 5 ? 0.1 : 0) + 0.002 * (n - 1); }},
+          {"plateau", [](double n) { return n <= 4 ? 0.002 * (n - 1) : 0.07 * n / 4 - kCompute_s; }},
+          {"noisy", saturating, 0.3},
+          {"heavy-tailed", saturating, 0.03, 0.03}};
+}
+
+JobModel model_of(const Rough& rough) {
+  std::vector<std::pair<std::uint32_t, double>> points;
+  for (std::uint32_t n = 1; n <= kMost; ++n) points.emplace_back(n, 16.0 * n / (kCompute_s + rough.exchange_s(n)));
+  JobModel model;
+  model.curve = ThroughputCurve(points);
+  model.noise = rough.noise;
+  model.outlier_share = rough.outlier_share;
+  model.batch.per_worker = 16;
+  model.max_workers = model.slots_per_host = kMost;
+  model.warm_up_steps = 2;
+  model.cold_start_s = 1.5;
+  model.samples_total = 1e9;
+  model.price_per_worker_hour = 3.6;
+  return model;
+}
+
+struct Ends {
+  double mean_regret = 0;
+  double worst_regret = 0;
+  std::size_t most_changes = 0;
+};
+
+Ends ends_of(const std::string& name, const Parameters& given, const JobModel& model, const Loss& loss) {
+  const PolicySpec& spec = *find_policy(name);
+  const auto policy = spec.make(check_parameters(spec, given).parameters);
+  const double best = best_fixed_size(model, loss).loss;
+  constexpr std::uint64_t kSeeds = 8;
+  Ends ends;
+  for (const std::uint32_t start : {1U, 2U, 8U}) {
+    for (std::uint64_t seed = 1; seed <= kSeeds; ++seed) {
+      LoopSettings settings{.start_workers = start, .view_every_s = 0.5, .seed = 7700 + seed, .longest_s = 300};
+      const auto run = run_closed_loop(*policy, model, settings);
+      const double regret = fixed_size(model, run.segments.back().workers, loss).loss / best - 1;
+      ends.mean_regret += regret / (3 * kSeeds);
+      ends.worst_regret = std::max(ends.worst_regret, regret);
+      ends.most_changes = std::max(ends.most_changes, run.changes.size());
+    }
+  }
+  return ends;
+}
+
+TEST_CASE("on rough curves the search ends near the best size in few changes, whether it knows the job's end or not") {
+  for (const Rough& rough : rough_curves()) {
+    for (const bool end_is_known : {true, false}) {
+      CAPTURE(rough.name);
+      CAPTURE(end_is_known);
+      JobModel model = model_of(rough);
+      model.end_is_known = end_is_known;
+      for (const Ends& ends :
+           {ends_of("efficiency", {}, model, efficiency_loss(0.5)),
+            ends_of("cost", {{"utility", std::string("linear:40,10000")}, {"price_per_worker_hour", 3.6}}, model,
+                    cost_loss(Utility::linear(40, 10000), 3.6))}) {
+        CHECK(ends.mean_regret < 0.03);
+        CHECK(ends.most_changes <= 6);
+        if (rough.noise < 0.1 && rough.outlier_share == 0) CHECK(ends.worst_regret < 0.03);
+      }
+    }
+  }
+}
+
+}  // namespace
+}  // namespace elastictrain::heuristics
