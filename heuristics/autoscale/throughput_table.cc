@@ -69,11 +69,29 @@ void ThroughputTable::add(const Interval& interval) {
   if (size.recent_steps > 0) add_scatter(steps * size.recent_steps / (steps + size.recent_steps) * off * off);
   size.recent.push_back({steps, std::log(rate)});
   size.recent_steps += steps;
+  if (has_changed(size)) forget_before_change(size);
   while (size.recent.size() > kLeastIntervals && size.recent_steps - size.recent.front().steps >= kMemorySteps) {
     size.recent_steps -= size.recent.front().steps;
     size.recent.pop_front();
   }
   size.log_rate = location_of(size.recent, robust_scale());
+}
+
+// Steps that are far off one by one are outliers; as many in a row, to the same side, are what steps now take.
+bool ThroughputTable::has_changed(const SizeStatistics& size) const {
+  if (size.recent.size() <= kManyIntervals) return false;
+  const auto all_are = [&](double side) {
+    return std::all_of(size.recent.end() - kManyIntervals, size.recent.end(), [&](const auto& part) {
+      return side * (part.log_rate - size.log_rate) * std::sqrt(part.steps) > kFar * robust_scale();
+    });
+  };
+  return all_are(1) || all_are(-1);
+}
+
+void ThroughputTable::forget_before_change(SizeStatistics& size) {
+  size.recent.erase(size.recent.begin(), size.recent.end() - kManyIntervals);
+  size.recent_steps = 0;
+  for (const auto& part : size.recent) size.recent_steps += part.steps;
 }
 
 // A jump is a change of the job, not noise.

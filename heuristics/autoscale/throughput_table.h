@@ -6,6 +6,7 @@
 // proposal 2 for the scale): an interval within 1.345 standard deviations counts by its steps, one further away by
 // less, which gives up 5 % of the precision where noise is normal. The scale is pooled over sizes, since noise is a
 // property of the machines. It is measured between intervals, so correlated noise within an interval counts in full.
+// Seven intervals in a row that are far off to one side are a change of the job: what was before is forgotten.
 //
 // Limit: a size whose only fault is that it has more such steps than another looks as good as that one.
 #pragma once
@@ -63,6 +64,8 @@ class ThroughputTable {
 
  private:
   void add_scatter(double square);
+  bool has_changed(const SizeStatistics& size) const;
+  static void forget_before_change(SizeStatistics& size);
   double robust_scale() const;
 
   std::map<std::uint32_t, SizeStatistics> sizes_;

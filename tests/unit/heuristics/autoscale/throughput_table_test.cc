@@ -92,6 +92,15 @@ TEST_CASE("a few steps that take many times as long do not decide on a rate") {
   CHECK(table.robust_deviation() < table.step_deviation());
 }
 
+TEST_CASE("steps that are far off one after the other are a change of the job") {
+  ThroughputTable table;
+  for (int i = 0; i < 20; ++i) table.add(interval(2, 14, 0.25, 448));
+  for (int i = 0; i < 6; ++i) table.add(interval(2, 1, 0.2, 32));
+  CHECK(std::exp(table.log_rate(2)->value) == doctest::Approx(448 / 0.25).epsilon(0.02));
+  table.add(interval(2, 1, 0.2, 32));
+  CHECK(std::exp(table.log_rate(2)->value) == doctest::Approx(32 / 0.2).epsilon(0.02));
+}
+
 // Huber's location gives up 5 % of the precision where noise is normal, so its deviation is 1.03 times as large.
 TEST_CASE("where noise is normal little is lost to steps that count less") {
   std::mt19937_64 rng(11);
