@@ -21,6 +21,8 @@ constexpr double kPatientMoves = 4;  // after which the least improvement double
 constexpr double kUsualNoise = 0.1;  // of a step, for which the usual number of steps is enough
 // Changes of a search: some, and one for each time that the range of sizes doubles.
 constexpr double kMovesOfTwoSizes = 3;
+constexpr double kFewDoublings = 3;
+constexpr double kMovesOfFar = 2;  // and more for each further one: there is room for several cliffs
 constexpr double kMovesWithoutEnd = 6;
 constexpr double kLeastInVain = 2;        // and the last probe, which is counted when the next one is chosen
 constexpr double kNoEndHorizon_s = 3600;  // jobs that are worth a policy take an hour and more
@@ -61,7 +63,8 @@ double least_improvement(const SearchSettings& settings, double patience, double
 
 // With the way back to the best size.
 double most_moves(const JobView& job, const SearchLimits& limits) {
-  const double of_range = kMovesOfTwoSizes + std::log2(static_cast<double>(limits.max) / limits.min);
+  const double doublings = std::log2(static_cast<double>(limits.max) / limits.min);
+  const double of_range = kMovesOfTwoSizes + doublings + kMovesOfFar * std::max(0.0, doublings - kFewDoublings);
   return job.samples_total > 0 ? of_range : std::min(of_range, kMovesWithoutEnd);
 }
 
