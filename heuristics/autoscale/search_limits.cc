@@ -88,7 +88,8 @@ SearchLimits search_limits(const SearchSettings& settings, const ClusterView& vi
   const double in_vain = state.in_vain - most_in_vain(limits);
   limits.in_vain = in_vain >= 0;
   limits.least = least_improvement(settings, patience, in_vain, state);
-  limits.max_steps = kMaxSteps * std::clamp(std::pow(state.table.robust_deviation() / kUsualNoise, 2), 1.0, patience);
+  const double noisier = std::clamp(std::pow(state.table.robust_deviation() / kUsualNoise, 2), 1.0, patience);
+  limits.max_steps = std::min(kMaxSteps * noisier, kMemorySteps);
   limits.may_probe = state.moves + 2 <= most_moves(job, limits);
   limits.noise = state.table.robust_deviation() / std::sqrt(kEnoughSteps / 2 * std::min(patience, kLongestProbe));
   return limits;

@@ -6,7 +6,6 @@
 namespace elastictrain::heuristics {
 namespace {
 
-constexpr double kMemorySteps = 400;
 constexpr std::size_t kLeastIntervals = 8;  // that are kept, however many steps they have
 constexpr double kMemoryDeviations = 200;
 constexpr double kMaxSquare = 9;

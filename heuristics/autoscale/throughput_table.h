@@ -21,6 +21,8 @@
 
 namespace elastictrain::heuristics {
 
+inline constexpr double kMemorySteps = 400;  // of a size: older ones are forgotten
+
 struct SizeStatistics {
   double steps = 0;               // every one ever seen
   double mean_samples_per_s = 0;  // over all of them

@@ -94,5 +94,16 @@ TEST_CASE("on rough curves the search ends near the best size in few changes, wh
   }
 }
 
+// No more steps of a size are remembered than 400, so a search that waits for more would never end.
+TEST_CASE("however noisy the steps of a long job are, the search ends") {
+  JobModel model = model_of({"noisy", [](double n) { return 0.012 * (n - 1); }, 0.4});
+  const auto policy = find_policy("efficiency")->make(check_parameters(*find_policy("efficiency"), {}).parameters);
+  for (std::uint64_t seed = 1; seed <= 10; ++seed) {
+    CAPTURE(seed);
+    const LoopSettings settings{.start_workers = 1, .view_every_s = 0.5, .seed = seed, .longest_s = 1200};
+    CHECK(run_closed_loop(*policy, model, settings).said_settled_s >= 0);
+  }
+}
+
 }  // namespace
 }  // namespace elastictrain::heuristics
