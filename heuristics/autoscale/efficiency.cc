@@ -22,8 +22,8 @@ class EfficiencyPolicy final : public SearchPolicy {
 
   std::string comparison(const Measured& from, const Measured& to) const override {
     const double gained = marginal_efficiency(from.workers, from.log_rate, to.workers, to.log_rate);
-    return format_text("efficiency of %u->%u was %.2f %s %g", from.workers, to.workers, gained,
-                       gained > target_ ? ">" : "<", target_);
+    return format_text("efficiency of %u->%u was %.*f %s %g", from.workers, to.workers, digits_apart(gained, target_),
+                       gained, gained > target_ ? ">" : "<", target_);
   }
 
   double target_;

@@ -1,5 +1,6 @@
 #include "heuristics/autoscale/format_text.h"
 
+#include <cmath>
 #include <cstdarg>
 #include <cstdio>
 
@@ -12,6 +13,12 @@ std::string format_text(const char* format, ...) {
   std::vsnprintf(text, sizeof text, format, arguments);
   va_end(arguments);
   return text;
+}
+
+int digits_apart(double number, double from) {
+  int digits = 2;
+  for (double unit = 0.01; digits < 6 && std::abs(number - from) < unit / 2; unit /= 10) ++digits;
+  return digits;
 }
 
 }  // namespace elastictrain::heuristics

@@ -7,4 +7,8 @@ namespace elastictrain::heuristics {
 
 [[gnu::format(printf, 1, 2)]] std::string format_text(const char* format, ...);
 
+// How many digits after the point tell a number from the one that it is compared with: two, or as many as it takes up
+// to six.
+int digits_apart(double number, double from);
+
 }  // namespace elastictrain::heuristics

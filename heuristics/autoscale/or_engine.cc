@@ -121,13 +121,14 @@ class OrPolicy final : public PerJobPolicy<OrState> {
                        step.why + (comparisons.text.empty() ? "" : ": ") + comparisons.text,
                        {{"change", step.change}}};
     if (target != job.workers) decision.workers = target;
+    decision.wants_more = target == rules.max && !comparisons.failed && !comparisons.text.empty();
   }
 
   bool efficiency_passes(std::uint32_t less, double slow, std::uint32_t more, double fast, Comparisons& all) const {
     const double found = scaling_efficiency(less, slow, more, fast);
     const bool pass = found > threshold_;
-    all.note(pass,
-             format_text("efficiency of %u->%u was %.2f %s %g", less, more, found, pass ? ">" : "<=", threshold_));
+    all.note(pass, format_text("efficiency of %u->%u was %.*f %s %g", less, more, digits_apart(found, threshold_),
+                               found, pass ? ">" : "<=", threshold_));
     return pass;
   }
 

@@ -28,6 +28,7 @@ struct ProvisioningState {
   Steps waiting;           // while one more worker starts
   double rate_before = 0;  // of one worker less
   bool done = false;
+  bool all_paid = false;
   std::uint32_t settled = 0;
 };
 
@@ -47,6 +48,7 @@ class ProvisioningPolicy final : public PerJobPolicy<ProvisioningState> {
     observe(job, state);
     if (state.done) {
       decision.reason = {"settled", format_text("%u workers were the largest size that paid", state.settled), {}};
+      decision.wants_more = state.all_paid;
       if (!job.changing && job.workers != state.settled) decision.workers = state.settled;
     } else if (job.changing) {
       decision.reason = {kChanging, format_text("on the way from %u to %u workers", job.workers, job.target), {}};
@@ -103,6 +105,7 @@ class ProvisioningPolicy final : public PerJobPolicy<ProvisioningState> {
       settle_below(job, state, state.last, decision);
     } else if (job.workers >= max) {
       settle(std::max(max, min), state);
+      decision.wants_more = state.all_paid = true;
       decision.reason = {"settled", format_text("all of %u workers pay", max), {}};
       if (job.workers != state.settled) decision.workers = state.settled;
     } else {

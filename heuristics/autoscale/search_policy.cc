@@ -84,12 +84,12 @@ void SearchPolicy::search(const ClusterView& view, const JobView& job, const Sea
   const auto sizes = measured_sizes(state, value, limits);
   if (state.settled && overtaken(value, sizes, state)) state.settled = false;
   if (state.settled) {
-    stay(view, job, sizes, state, decision);
+    stay(view, job, limits, value, sizes, state, decision);
     return;
   }
   const double steps = state.steps_at(job.workers);
   if (!state.is_measured(job.workers) || sizes.empty()) {
-    decision.reason = {"measuring", format_text("%.0f of %.0f steps at %u workers", steps, kMinSteps, job.workers), {}};
+    decision.reason = too_few(job, state);
     return;
   }
   if (const std::uint32_t guess = std::exchange(state.guess, 0); guess != 0 && guess != job.workers) {
@@ -147,7 +147,18 @@ void SearchPolicy::search(const ClusterView& view, const JobView& job, const Sea
   }
   if (hidden) return;
   settle(view, sizes, limits, state);
-  stay(view, job, sizes, state, decision);
+  stay(view, job, limits, value, sizes, state, decision);
+}
+
+Reason SearchPolicy::too_few(const JobView& job, const SearchState& state) {
+  const double steps = state.steps_at(job.workers);
+  if (steps < kMinSteps) {
+    return {"measuring", format_text("%.0f of %.0f steps at %u workers", steps, kMinSteps, job.workers), {}};
+  }
+  return {"measuring",
+          format_text("%zu of %zu views at %u workers, because some steps take many times as long",
+                      state.table.at(job.workers)->recent.size(), state.table.intervals_needed(), job.workers),
+          {}};
 }
 
 void SearchPolicy::count_gain(const std::vector<Measured>& sizes, const Measured& best, SearchState& state) const {
@@ -259,16 +270,25 @@ bool SearchPolicy::overtaken(const Objective& value, const std::vector<Measured>
   return best.value - then > 2 * settings_.tolerance + settings_.confidence * noise;
 }
 
-void SearchPolicy::stay(const ClusterView& view, const JobView& job, const std::vector<Measured>& sizes,
-                        SearchState& state, JobDecision& decision) const {
+void SearchPolicy::stay(const ClusterView& view, const JobView& job, const SearchLimits& limits, const Objective& value,
+                        const std::vector<Measured>& sizes, SearchState& state, JobDecision& decision) const {
   const Measured& best = at(sizes, state.settled_size);
   Reason reason{"settled", about(sizes, best), {{"size", best.workers}, {"samples_per_s", std::exp(best.log_rate)}}};
   if (job.workers == best.workers) {
     decision.reason = std::move(reason);
+    decision.wants_more = job.workers == limits.max && pays_beyond(limits, value, sizes);
   } else {
     reason.code = "found";
     move(view, job, state, best.workers, std::move(reason), decision);
   }
+}
+
+// Whether a size above the limit would be tried, if there were one.
+bool SearchPolicy::pays_beyond(SearchLimits limits, const Objective& value, const std::vector<Measured>& sizes) {
+  const std::uint32_t most = std::exchange(limits.max, 2 * limits.max);
+  limits.may_probe = true;
+  const auto probe = next_probe(sizes, value, limits);
+  return probe && probe->workers > most;
 }
 
 // The comparisons with the next smaller and the next larger size.

@@ -35,6 +35,7 @@ class SearchPolicy : public PerJobPolicy<SearchState> {
               JobDecision& decision) const;
   void count_gain(const std::vector<Measured>& sizes, const Measured& best, SearchState& state) const;
   static const Measured& at(const std::vector<Measured>& sizes, std::uint32_t workers);
+  static Reason too_few(const JobView& job, const SearchState& state);
   bool precise(const SearchLimits& limits, const SearchState& state, std::uint32_t workers) const;
   bool undecided(const JobView& job, const SearchLimits& limits, const std::vector<Measured>& sizes,
                  const Measured& best, const SearchState& state, JobDecision& decision) const;
@@ -46,8 +47,9 @@ class SearchPolicy : public PerJobPolicy<SearchState> {
   void follow_change(const ClusterView& view, const JobView& job, const SearchLimits& limits, const Objective& value,
                      SearchState& state) const;
   bool overtaken(const Objective& value, const std::vector<Measured>& sizes, const SearchState& state) const;
-  void stay(const ClusterView& view, const JobView& job, const std::vector<Measured>& sizes, SearchState& state,
-            JobDecision& decision) const;
+  void stay(const ClusterView& view, const JobView& job, const SearchLimits& limits, const Objective& value,
+            const std::vector<Measured>& sizes, SearchState& state, JobDecision& decision) const;
+  static bool pays_beyond(SearchLimits limits, const Objective& value, const std::vector<Measured>& sizes);
   std::string about(const std::vector<Measured>& sizes, const Measured& size) const;
   static void move(const ClusterView& view, const JobView& job, SearchState& state, std::uint32_t workers,
                    Reason reason, JobDecision& decision);

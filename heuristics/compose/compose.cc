@@ -106,7 +106,8 @@ class Limits final : public Wrapper<Nothing> {
     const Bounds bounds = bounds_of(job);
     if (!decision.workers) {
       const bool rests = decision.reason.code == kSettled && job.workers == job.target;
-      if (rests && job.workers >= bounds.max) decision.reason.text += "; " + limit_above(job);
+      const bool binds = job.held || (decision.wants_more && job.workers >= bounds.max);
+      if (rests && binds) decision.reason.text += "; " + limit_above(job);
       return;
     }
     const std::uint32_t desired = *decision.workers;

@@ -11,7 +11,7 @@
 namespace elastictrain::heuristics {
 
 // Clamps the desired size to the job's own limits, the slots of its hosts, and the workers that the batch rule has work
-// for. The reason then names the limit.
+// for. The reason then names the limit, as it does where a policy rests at one and wants more.
 std::unique_ptr<Policy> with_limits(std::unique_ptr<Policy> inner);
 
 // Keeps the size for `seconds` after a change was requested. A change that the job must make (its size is outside of

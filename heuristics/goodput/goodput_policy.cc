@@ -56,8 +56,10 @@ struct State {
   double fitted_s = 0;
   std::size_t fitted_cells = 0;
   double changed_s = 0;
-  double off_steps = 0;     // consecutive ones at the present place whose time is not what it was
-  std::uint32_t asked = 0;  // the size requested last
+  double off_steps = 0;          // consecutive ones at the present place whose time is not what it was
+  std::uint32_t asked = 0;       // the size requested last
+  std::uint32_t considered = 0;  // the size that the last reason is about
+  bool wants_more = false;
   Reason last;
 };
 
@@ -89,14 +91,17 @@ class Goodput final : public PerJobPolicy<State> {
                          format_text("%.0f steps of %u workers are known, %.0f are needed", measured_steps(job, state),
                                      job.workers, settings_.settle_steps),
                          {}};
-    } else if (state.parameters && view.now_s - state.fitted_s < settings_.refit_s) {
+    } else if (state.parameters && state.considered == job.workers && view.now_s - state.fitted_s < settings_.refit_s) {
       decision.reason = state.last;
+      decision.wants_more = state.wants_more;
     } else {
       refit(state);
       state.fitted_s = view.now_s;
       if (state.parameters) consider(view, job, state, decision);
       if (state.parameters) decision.goodput = goodput_by_size(view, job, state);
       state.last = decision.reason;
+      state.considered = job.workers;
+      state.wants_more = decision.wants_more;
       if (decision.changes()) state.last.code = "settled";
       state.asked = decision.workers.value_or(job.workers);
     }
@@ -257,6 +262,7 @@ class Goodput final : public PerJobPolicy<State> {
                        format_text("%u workers: utility %.2f of %.2f to %.2f, goodput %.4g/s", job.workers, now.utility,
                                    settings_.utility_low, settings_.utility_high, now.goodput),
                        {{"utility", now.utility}, {"goodput", now.goodput}}};
+    decision.wants_more = settings_.adapt_size && best.workers == job.workers && now.utility > settings_.utility_high;
     if (state.changed_s > 0 && view.now_s - state.changed_s < settings_.min_s) return;
     if (const std::uint32_t look = best.workers <= state.max_seen ? size_to_look_at(job, state) : 0; look != 0) {
       decision.workers = look;

@@ -54,6 +54,7 @@ struct JobDecision {
   std::optional<double> learning_rate_factor;  // replaces the rule's
   std::optional<std::string> topology;         // a name, or a tree as its parents by rank: "1,1,1"
   std::optional<std::string> synchronization;
+  bool wants_more = false;  // what it has found is the largest size that it may have, and a larger one would be tried
   std::vector<GoodputAt> goodput;  // by rising workers, for a cluster's policy; empty: as it was
   Reason reason;                   // always set, also if nothing changes ("settled", "measuring")
   bool changes() const {

@@ -2,6 +2,7 @@
 
 #include <doctest/doctest.h>
 
+#include "heuristics/autoscale/format_text.h"
 #include "heuristics/autoscale/provisioning.h"
 
 namespace elastictrain::heuristics {
@@ -69,6 +70,13 @@ TEST_CASE("a target is never below the least or above the most") {
 }
 
 // Algorithms B7: T(1) = 100 needs T(2) >= 116.67; T(2) = 180 needs T(3) >= 200; equality passes.
+TEST_CASE("a number is written with as many digits as tell it from the one that it is compared with") {
+  CHECK(digits_apart(0.31, 0.5) == 2);
+  CHECK(digits_apart(0.496, 0.5) == 3);
+  CHECK(digits_apart(0.50003, 0.5) == 5);
+  CHECK(digits_apart(0.5, 0.5) == 6);
+}
+
 TEST_CASE("provisioning needs the published gains") {
   const double alpha = 1.0 / 3;
   CHECK(worth_provisioning(2, 116.67, 100, alpha));

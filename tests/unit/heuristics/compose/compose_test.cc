@@ -64,6 +64,7 @@ struct Run {
 TEST_CASE("the reason of a size that rests at its limit names the limit") {
   JobDecision settled;
   settled.reason = {"settled", "efficiency of 1->4 was 1.00 > 0.5", {}};
+  settled.wants_more = true;
   Run run(with_limits(std::make_unique<Script>(std::vector<JobDecision>{settled})));
   auto view = view_at(0, 4);
   CHECK(run(view).reason.text == settled.reason.text);
@@ -76,6 +77,17 @@ TEST_CASE("the reason of a size that rests at its limit names the limit") {
   CHECK(run(view).reason.text == settled.reason.text + "; batch.max_global = 32 leaves no samples for more");
   view.jobs[0].held = true;
   view.jobs[0].min_workers = view.jobs[0].max_workers = 4;
+  CHECK(run(view).reason.text.find("a user holds this size") != std::string::npos);
+}
+
+TEST_CASE("the reason of a size that rests at a limit but wants no more names none, unless a user holds the size") {
+  JobDecision settled;
+  settled.reason = {"settled", "utility 0.50 of 0.35 to 0.65", {}};
+  Run run(with_limits(std::make_unique<Script>(std::vector<JobDecision>{settled})));
+  auto view = view_at(0, 4);
+  view.jobs[0].max_workers = view.jobs[0].reachable = 4;
+  CHECK(run(view).reason.text == settled.reason.text);
+  view.jobs[0].held = true;
   CHECK(run(view).reason.text.find("a user holds this size") != std::string::npos);
 }
 

@@ -4,8 +4,10 @@
 
 #include <algorithm>
 #include <cmath>
+#include <string>
 #include <utility>
 
+#include "heuristics/compose/compose.h"
 #include "heuristics/goodput/goodput_model.h"
 #include "tests/unit/heuristics/batch/batch_job.h"
 
@@ -57,6 +59,32 @@ TEST_CASE("the size ends where the true utility is in the band, and stays") {
     CHECK((utility > 0.3 && (utility < 0.7 || run.job.workers == 64)));
     CHECK(run.settings.size() < 20);
   }
+}
+
+TEST_CASE("a limit is named where the utility of the most workers is above the band, and not where it is within") {
+  const auto text_at = [](std::uint32_t most) {
+    BatchJob model = job_of(2000);
+    model.job.max_workers = most;
+    const auto run = run_batch_job(*with_limits(make_policy(goodput_policy())), model, 4 * 3600);
+    CHECK(run.job.workers == most);
+    CHECK(run.last.code == "settled");
+    return run.last.text;
+  };
+  CHECK(text_at(2).find("workers.max allows no more") != std::string::npos);
+  const auto within = run_batch_job(*make_policy(goodput_policy()), job_of(2000), 4 * 3600).job.workers;
+  CHECK(text_at(within).find("workers.max") == std::string::npos);
+}
+
+TEST_CASE("what it says of a size is said of the one that trains") {
+  const auto policy = make_policy(goodput_policy());
+  testing::BatchLoop loop(*policy, job_of(20000), 1);
+  for (double now_s = 10; now_s < 3600; now_s += 10) {
+    const auto run = loop.run(now_s);
+    if (run.last.code != "settled") continue;
+    CAPTURE(now_s);
+    CHECK(run.last.text.rfind(std::to_string(loop.live().world_size) + " workers: ", 0) == 0);
+  }
+  CHECK(loop.live().world_size > 2);
 }
 
 TEST_CASE("a job whose gradients are noisy is worth more workers and larger batches") {

@@ -5,6 +5,7 @@
 
 #include <string>
 
+#include "heuristics/compose/compose.h"
 #include "heuristics/registry/registry.h"
 #include "heuristics/simulate/figures.h"
 
@@ -327,6 +328,34 @@ TEST_CASE("provisioning adds workers until one brings too little, and takes that
   CHECK(run.segments.back().workers >= first_failure - 3);
   CHECK(run.segments.back().workers <= first_failure);
   CHECK(run.changes.back().to + 1 == run.changes.back().from);
+}
+
+// What is said of four workers, which are the most, in the last view of a job of a million samples.
+std::string said_of_four(const std::string& name, const Parameters& given, const ThroughputCurve& curve,
+                         double longest_s) {
+  JobModel model;
+  model.curve = curve;
+  model.noise = 0.01;
+  model.batch.per_worker = 16;
+  model.max_workers = model.slots_per_host = 4;
+  model.samples_total = 1e6;
+  LoopSettings settings = from(1);
+  settings.longest_s = longest_s;
+  const auto run = run_closed_loop(*with_limits(policy(name, given)), model, settings);
+  CHECK(run.segments.back().workers == 4);
+  CHECK(run.last_reason.code == "settled");
+  return run.last_reason.text;
+}
+
+// At 400 samples a second a million of them take 2,500 s.
+TEST_CASE("policies that rest at the most workers name the limit as long as they would try more") {
+  const ThroughputCurve linear({{1, 100}, {4, 400}});
+  const std::string limit = "; workers.max allows no more";
+  CHECK(said_of_four("efficiency", {}, linear, 1000).find(limit) != std::string::npos);
+  CHECK(said_of_four("efficiency", {}, linear, 1e9).find(limit) == std::string::npos);  // the job ends
+  const Parameters of_or{{"increment", 1.0}, {"efficiency", 0.5}};
+  CHECK(said_of_four("or", of_or, linear, 2000).find(limit) != std::string::npos);
+  CHECK(said_of_four("provisioning", {{"every_steps", 200.0}}, linear, 2000).find(limit) != std::string::npos);
 }
 
 TEST_CASE("joiners are paid for while they start, and a change of mind sends them away") {

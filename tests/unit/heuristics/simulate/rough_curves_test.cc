@@ -6,8 +6,12 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdio>
 #include <functional>
+#include <memory>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "heuristics/registry/registry.h"
 #include "heuristics/simulate/closed_loop.h"
@@ -92,6 +96,38 @@ TEST_CASE("on rough curves the search ends near the best size in few changes, wh
       }
     }
   }
+}
+
+// Keeps the reasons of another policy.
+class Heard final : public Policy {
+ public:
+  explicit Heard(std::unique_ptr<Policy> inner) : inner_(std::move(inner)) {}
+  std::unique_ptr<PolicyState> initial_state() const override { return inner_->initial_state(); }
+  Decision decide(const ClusterView& view, PolicyState& state, Rng& rng) const override {
+    Decision decision = inner_->decide(view, state, rng);
+    texts.push_back(decision.jobs.at(0).reason.text);
+    return decision;
+  }
+  mutable std::vector<std::string> texts;
+
+ private:
+  std::unique_ptr<Policy> inner_;
+};
+
+TEST_CASE("where a few steps take many times as long, no more of something are waited for than there are") {
+  JobModel model = model_of({"heavy-tailed", [](double n) { return 0.012 * (n - 1); }, 0.03, 0.03});
+  const PolicySpec& spec = *find_policy("efficiency");
+  const Heard heard(spec.make(check_parameters(spec, {}).parameters));
+  run_closed_loop(heard, model, {.start_workers = 1, .view_every_s = 0.5, .seed = 3, .longest_s = 300});
+  std::size_t views = 0;
+  for (const auto& text : heard.texts) {
+    double known = 0, needed = 0;
+    if (std::sscanf(text.c_str(), "%lf of %lf ", &known, &needed) != 2) continue;
+    CAPTURE(text);
+    CHECK(known < needed);
+    views += text.find("views") != std::string::npos ? 1 : 0;
+  }
+  CHECK(views > 0);
 }
 
 // No more steps of a size are remembered than 400, so a search that waits for more would never end.
