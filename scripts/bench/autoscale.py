@@ -1,5 +1,6 @@
 """What finding a size costs and brings, in a closed loop with models of jobs on throughput curves of real systems."""
 
+import datetime
 import json
 import os
 import statistics
@@ -69,6 +70,20 @@ def ends(repetitions):
                          f"mean of {found['runs']} runs, policy efficiency")
         yield rows.below(name + "/off", found["ends_off"], "runs", 0,
                          f"that end more than 2 % off, of {found['runs']}; the worst {100 * found['worst_end']:.1f} %")
+
+
+def rough(repetitions):
+    """Simulated: on random curves without a smooth law, and with rough steps; no constant was chosen on that day's."""
+    chosen = os.environ.get("ELASTICTRAIN_SEED") or datetime.date.today().isoformat()
+    found = results("rough", chosen.replace("-", ""))
+    for kind in dict.fromkeys(result["kind"] for result in found):
+        of_kind = [result for result in found if result["kind"] == kind]
+        runs = sum(result["runs"] for result in of_kind)
+        yield rows.below(f"autoscale-rough/{kind}/regret", 100 * max(result["mean"] for result in of_kind), "%", 3,
+                         f"seed {chosen}; {runs} runs, from 1, 2 and 8 workers; {sum(result['off'] for result in of_kind)} end "
+                         f"more than 3 % off, the worst {100 * max(result['worst'] for result in of_kind):.0f} %")
+        yield rows.below(f"autoscale-rough/{kind}/changes", max(result["most_changes"] for result in of_kind), "", 6,
+                         f"{sum(result['moved'] for result in of_kind)} of {runs} runs have more")
 
 
 def savings(repetitions):

@@ -72,6 +72,7 @@ BENCHMARKS = {
     "checkpoint-cost": (checkpoint.checkpoint_cost, "100 MB every 10 steps, with and without in turn"),
     "autoscale-settle": (autoscale.settle, "search for a size on the papers' curves: time, worker-seconds wasted; beside policy or"),
     "autoscale-regret": (autoscale.regret, "against the best fixed size, known beforehand, on real curves with 10 % noise"),
+    "autoscale-rough": (autoscale.rough, "simulated: random curves with dips, teeth and borders; noise that lasts, and outliers"),
     "autoscale-savings": (autoscale.savings, "job time and GPU time against static sizes, all starting sizes, as Or et al."),
     "autoscale-ends": (autoscale.ends, "simulated: whether the search ends at the right size, jobs of 5 and of 90 epochs"),
     "policy-change": (autoscale.policy_change, "simulated: a job that changes after it has settled: changes of size, right size"),

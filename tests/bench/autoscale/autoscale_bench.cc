@@ -1,6 +1,6 @@
 // The rows of autoscaling: one JSON object a line.
-// Usage: autoscale_bench CURVES savings | settle | regret [SEEDS [wide]] | call | change | ends       (CURVES:
-// tests/data/curves)
+// Usage: autoscale_bench CURVES savings | settle | regret [SEEDS [wide]] | call | change | ends | rough [SEED]
+// (CURVES: tests/data/curves)
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
@@ -10,6 +10,7 @@
 #include "heuristics/policy/policy.h"
 #include "heuristics/registry/registry.h"
 #include "tests/bench/autoscale/experiments.h"
+#include "tests/bench/autoscale/rough.h"
 #include "tests/support/changing_job.h"
 
 namespace elastictrain::bench {
@@ -135,6 +136,17 @@ int change() {
   return 0;
 }
 
+int rough(std::uint64_t seed) {
+  for (const Rough& found : rough_curves(seed, 100)) {
+    std::printf(
+        "{\"kind\": \"%s\", \"policy\": \"%s\", \"runs\": %d, \"off\": %d, \"moved\": %d, \"mean\": %.5f, "
+        "\"worst\": %.4f, \"most_changes\": %zu}\n",
+        found.kind.c_str(), found.policy.c_str(), found.runs, found.off, found.moved, found.mean_regret,
+        found.worst_regret, found.most_changes);
+  }
+  return 0;
+}
+
 ClusterView large_view(std::uint32_t workers) {
   ClusterView view;
   view.now_s = 1000;
@@ -194,15 +206,16 @@ int call() {
 int run(int argc, char** argv) {
   const std::string curves = argc > 1 ? argv[1] : "";
   const std::string what = argc > 2 ? argv[2] : "";
-  const int seeds = argc > 3 ? std::stoi(argv[3]) : 5;
   if (what == "savings") return savings();
   if (what == "settle") return settle(curves);
-  if (what == "regret") return regret(curves, seeds, argc > 4);
+  if (what == "regret") return regret(curves, argc > 3 ? std::stoi(argv[3]) : 5, argc > 4);
   if (what == "call") return call();
   if (what == "change") return change();
   if (what == "ends") return ends();
+  if (what == "rough") return rough(argc > 3 ? std::stoull(argv[3]) : 1);
   std::fprintf(stderr,
-               "usage: autoscale_bench CURVES savings | settle | regret [SEEDS [wide]] | call | change | ends\n");
+               "usage: autoscale_bench CURVES savings | settle | regret [SEEDS [wide]] | call | change | ends | rough "
+               "[SEED]\n");
   return 2;
 }
 
