@@ -1,4 +1,4 @@
-// Purpose: what is done to the arguments before the parser sees them.
+// Purpose: prepares the arguments of the command line for the parser.
 #pragma once
 
 #include <string>

@@ -1,5 +1,5 @@
-// Purpose: what holds for every command before it does anything. Thread: the only one. Failure: a sentence for the
-// user.
+// Purpose: prepares the process of every command before it does anything. Thread: the only one. Failure: a sentence for
+// the user.
 #pragma once
 
 #include "supervisor/protocol/result.h"

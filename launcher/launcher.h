@@ -1,6 +1,5 @@
-// Purpose: how an agent gets onto a host. One implementation per way (local fork/exec, ssh, the batch system's tool,
-// MPI's command), all under one contract suite. The capabilities of a launcher are data, so that no code compares
-// names.
+// Purpose: starts agents on hosts. One implementation per way (local fork/exec, ssh, the batch system's tool, MPI's
+// command), all under one contract suite. The capabilities of a launcher are data, so that no code compares names.
 //
 // Thread: the Asio loop it was created with; results arrive there through the sink, even after stop(), until the
 // process of that agent is gone.

@@ -1,4 +1,4 @@
-// Purpose: in audit mode, the workers' reports, stored next to the journal so that the ledger survives a restart of the
+// Purpose: the workers' reports in audit mode, stored next to the journal so that the ledger survives a restart of the
 // supervisor. Append-only, one batch per line; a record is written before the ledger takes it:
 //   {"worker":1,"batch":3,"of":0,"steps":[[generation,step,epoch,first position,count],…]}
 // A step with a hash has it as a sixth number. A torn line is skipped: its worker sends the batch again.

@@ -1,4 +1,4 @@
-// Purpose: how much an event of the journal matters to a person. Pure.
+// Purpose: the importance of a journal event to a person. Pure.
 #pragma once
 
 #include <cstdint>

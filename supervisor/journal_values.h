@@ -1,4 +1,4 @@
-// Purpose: how each type of a record's field is written to and read from JSON. For journal_codec.cc only.
+// Purpose: writes each type of a record's field to JSON and reads it. For journal_codec.cc only.
 #pragma once
 
 #include <cstdint>

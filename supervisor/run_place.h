@@ -1,5 +1,5 @@
-// Purpose: on which machine a run's supervisor is, for commands on another machine that sees the same run directory (a
-// login node with a shared home): its control socket answers on its own machine only.
+// Purpose: the machine of a run's supervisor, for commands on another machine that sees the same run directory (a login
+// node with a shared home): its control socket answers on its own machine only.
 //
 // The supervisor writes the file when it claims the directory. It is gone for certain where its lock can be taken, and
 // there for certain where the lock is held. A file system without locks shows neither; then nobody is kept from taking

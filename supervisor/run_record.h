@@ -1,4 +1,4 @@
-// Purpose: what a run records so that a later supervisor can take it over: the key that its agents know, the port to
+// Purpose: a run's record, by which a later supervisor can take it over: the key that its agents know, the port to
 // which they reconnect, and its configuration. One file in the run's directory, readable by its owner only.
 //
 // The file holds the key as long as the run lasts; the key is removed at its end. The environment of workers is part of

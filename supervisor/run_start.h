@@ -1,4 +1,4 @@
-// Purpose: how a supervisor finds its run. Plain data.
+// Purpose: the kinds of start of a supervisor. Plain data.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,4 @@
-// Purpose: how charts look. Colours are named once for light, dark and paper.
+// Purpose: the style sheet of charts. Colours are named once for light, dark and paper.
 #pragma once
 
 namespace elastictrain::cli::chart {

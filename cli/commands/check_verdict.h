@@ -1,4 +1,4 @@
-// Purpose: whether a run would start, from what `check` found on this machine and on the hosts. Pure.
+// Purpose: decides whether a run would start, from the findings of `check` on this machine and on the hosts. Pure.
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,5 @@
-// Purpose: whether checkpoints and logs can be written where the configuration says, tried on this machine before a run
-// needs it. Thread: any. Errors: kIo, with the directory, the system's reason and what to do.
+// Purpose: tries on this machine, before a run needs it, to write checkpoints and logs where the configuration says.
+// Thread: any. Errors: kIo, with the directory, the system's reason and what to do.
 #pragma once
 
 #include <optional>

@@ -1,5 +1,5 @@
-// Purpose: where the hosts of a cluster come from, as its file says: a list, a file, or the batch job that it is in;
-// and helper jobs that bring more.
+// Purpose: the source of a cluster's hosts, as its file says: a list, a file, or the batch job that it is in; and
+// helper jobs that bring more.
 //
 // Ownership: the caller owns the source. Errors: kInvalid, what is wrong with the file's hosts or the batch job.
 #pragma once

@@ -1,6 +1,6 @@
-// Purpose: what may stand at a place of a command line, for the shells' completion: commands, flags, the values of
-// flags that name them, and the names of runs, hosts and jobs where a command takes them. Pure, but for the functions
-// that are asked for names. Thread: any. Errors: none; what is not known is left out.
+// Purpose: candidates for a word of a command line, for the shells' completion: commands, flags, the values of flags
+// that name them, and the names of runs, hosts and jobs where a command takes them. Pure, but for the functions that
+// are asked for names. Thread: any. Errors: none; what is not known is left out.
 #pragma once
 
 #include <functional>

@@ -1,4 +1,4 @@
-// Purpose: what is said of a run that has ended, from the journal and the record that it left.
+// Purpose: describes a run that has ended, from the journal and the record that it left.
 // Reads the run's directory. Thread: any. Errors: values that name the file.
 #pragma once
 

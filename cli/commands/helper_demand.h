@@ -1,4 +1,4 @@
-// Purpose: what a cluster needs of its hosts, as whoever asks for helper jobs reads it. Pure.
+// Purpose: a cluster's demand for slots, as the source of helper jobs takes it. Pure.
 #pragma once
 
 #include "launcher/expansion.h"

@@ -1,4 +1,4 @@
-// Purpose: which variables of this process a job gets that its user's own cluster starts later: those by which
+// Purpose: chooses the variables of this process for a job that its user's own cluster starts later: those by which
 // programs, libraries and this program are found and set up, and those that the job names (-x, environment.pass). All
 // of them stand in the cluster's journal, so a name that sounds like a secret (SECRET, TOKEN, PASSW, KEY, CREDENTIAL in
 // it) comes along only if the job names it in full, and ELASTICTRAIN_SECRET never does.

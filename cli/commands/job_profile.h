@@ -1,5 +1,5 @@
-// Purpose: how long a job's steps took for each number of workers and samples. The source is a table, a run's journal,
-// or the records of a run as they arrive.
+// Purpose: measured durations of a job's steps, by number of workers and samples. The source is a table, a run's
+// journal, or the records of a run as they arrive.
 //
 // profile_of_journal() and read_profile_file() read files; the rest is pure. Errors: returned as values that name the
 // file, the line and what is expected.

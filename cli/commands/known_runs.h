@@ -1,4 +1,4 @@
-// Purpose: what is known of every run of this user on this machine: of live ones by asking them, of others from their
+// Purpose: finds and describes every run of this user on this machine: live ones by asking them, others from their
 // directory. Reads the state directory. Thread: any; waits for each live run, with a limit. Errors: a run that cannot
 // be read is listed as such.
 #pragma once

@@ -1,5 +1,5 @@
-// Purpose: what a run does with MPI: agents started by its command, one per host or, where MPI carries the sums, one
-// per rank of a pool; and the text that describes it to users.
+// Purpose: a run's use of MPI: agents started by its command, one per host or, where MPI carries the sums, one per rank
+// of a pool; and the text that describes it to users.
 //
 // settle_mpi() asks MPI's command for its version. Thread: any. Errors: returned as values that say what to do.
 #pragma once

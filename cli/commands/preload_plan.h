@@ -1,4 +1,5 @@
-// Purpose: which Python modules the hosts of a run import once for all of its workers (workers.preload). Pure.
+// Purpose: chooses the Python modules that the hosts of a run import once for all of its workers (workers.preload).
+// Pure.
 #pragma once
 
 #include <string>

@@ -1,4 +1,4 @@
-// Purpose: what has become of a run, as its directory says: for a cluster that has lost its connection.
+// Purpose: determines the state of a run from its directory, for a cluster that has lost its connection.
 // Reads the run's directory if the run is this user's. What another user names as one is never opened: kUnknown.
 // Thread: any; waits for a live run's socket at most a moment. Errors: kUnknown.
 #pragma once

@@ -1,7 +1,7 @@
-// Purpose: how `run` handles signals. The first Ctrl-C drains, the second stops, the third kills. TERM and HUP are a
-// preemption (HUP is ignored by a run that outlives its terminal, and under nohup). USR1 and USR2 (and those that the
-// user lists) are forwarded to the workers. TSTP stops this command and CONT wakes it, while the workers continue to
-// train.
+// Purpose: handles the signals that `run` gets. The first Ctrl-C drains, the second stops, the third kills. TERM and
+// HUP are a preemption (HUP is ignored by a run that outlives its terminal, and under nohup). USR1 and USR2 (and those
+// that the user lists) are forwarded to the workers. TSTP stops this command and CONT wakes it, while the workers
+// continue to train.
 //
 // Thread: the Asio loop. Ownership: borrows the supervisor and the output, which must outlive it.
 #pragma once

@@ -1,5 +1,5 @@
-// Purpose: what a sweep has done so far, kept in one file, so that the same command goes on with it after its end: its
-// trials, which of them are jobs of the cluster, and what became of them.
+// Purpose: progress of a sweep, kept in one file, so that the same command continues it after its end: its trials,
+// which of them are jobs of the cluster, and what became of them.
 //
 // Ownership: the sweep. Thread: one. Errors: values that name the file and what to do. After a crash there is the file
 // as it was before the last change or after it.

@@ -1,5 +1,5 @@
-// Purpose: whether the program of `run --torch` would be made elastic: its Python must have the package elastictrain,
-// which torch loads by its entry point. Asked of the interpreter on this machine, before anything is started.
+// Purpose: checks that the program of `run --torch` would be made elastic: its Python must have the package
+// elastictrain, which torch loads by its entry point. Asks the interpreter on this machine, before anything is started.
 //
 // Thread: the caller's. Errors: kInvalid, with what to do; nothing is said of a program that is no Python or cannot be
 // started, which tells of itself.

@@ -1,4 +1,4 @@
-// Purpose: where to listen, as users write it: "9400", "0.0.0.0:9400", "[::]:9400". Pure.
+// Purpose: parses the address to listen on, as users write it: "9400", "0.0.0.0:9400", "[::]:9400". Pure.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,4 @@
-// Purpose: how long a run trains that does not say so, by its loss, in words. Pure.
+// Purpose: the expected length of a run that does not name one, by its loss, in words. Pure.
 #pragma once
 
 #include <optional>

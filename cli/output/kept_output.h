@@ -1,5 +1,5 @@
-// Purpose: what a run and its workers wrote (run_log.h), as text for `logs` and `attach`: chosen, labelled, the newest
-// lines first cut to a number.
+// Purpose: the output of a run and its workers (run_log.h), as text for `logs` and `attach`: chosen, labelled, and at
+// first only the newest lines if a number of them is given.
 // Thread: one.
 #pragma once
 

@@ -1,5 +1,5 @@
-// Purpose: everything that a run and its workers wrote, kept in the run's directory for `logs` and `attach`:
-// output.log, and output.1.log before it was rotated. A line each:
+// Purpose: all output of a run and its workers, kept in the run's directory for `logs` and `attach`: output.log, and
+// output.1.log before it was rotated. A line each:
 //
 //   2026-01-31T14:03:05.123 w3 1 hostA out text        a worker's line: worker, rank ("-": none), host, out or err
 //   2026-01-31T14:03:05.123 run - - warning text       a message of the run: info, warning or error

@@ -1,4 +1,4 @@
-// Purpose: what a report says of a run, collected from the records of its journal. Plain data, bounded whatever the
+// Purpose: the figures of a run's report, collected from the records of its journal. Plain data, bounded whatever the
 // length of the journal. Times are in seconds since the start of the run, without the time in which no supervisor was
 // there, unless a name says otherwise.
 #pragma once

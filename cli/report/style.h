@@ -1,4 +1,5 @@
-// Purpose: how the page of a report looks, beside its charts. Colours are named once for light, dark and paper.
+// Purpose: the style sheet of a report's page, beside that of its charts. Colours are named once for light, dark and
+// paper.
 #pragma once
 
 namespace elastictrain::cli::run_report {

@@ -1,5 +1,5 @@
-// Purpose: what `top` shows of a run: the answer to a status request, as typed values. Pure. Fields that are missing or
-// of another type keep their defaults.
+// Purpose: the view that `top` shows of a run: the answer to a status request, as typed values. Pure. Fields that are
+// missing or of another type keep their defaults.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,4 @@
-// Purpose: what lies in a folder of tables, in the order of the names.
+// Purpose: lists the entries of a folder of tables, ordered by name.
 #pragma once
 
 #include <filesystem>

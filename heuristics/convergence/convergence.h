@@ -1,4 +1,5 @@
-// Purpose: how many samples a job needs until its loss converges, from its loss so far (Optimus 2018, algorithms D).
+// Purpose: estimates the samples that a job needs until its loss converges, from its loss so far (Optimus 2018,
+// algorithms D).
 //
 // The curve l(x) = 1 / (b0 x + b1) + b2 with b0, b1, b2 >= 0 is fitted by non-negative least squares to losses over the
 // largest one; later points count more, and outliers do not. A job has converged when the mean loss of a window is less

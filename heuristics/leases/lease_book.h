@@ -1,4 +1,4 @@
-// Purpose: who may use which slot of which host, and when a slot passes from one holder to the next.
+// Purpose: records the holder that may use each slot of each host, and passes slots from one holder to the next.
 //
 // A slot belongs to one holder from the moment in which it is leased until it is given back. Somebody else may be meant
 // to have it next (it is planned for that one), but gets it only then. A slot is given back when its holder has said,

@@ -1,4 +1,5 @@
-// Purpose: how noisy gradients are, from squared norms that the all-reduce carries anyway (algorithms B1, F, G).
+// Purpose: the noise of gradients, estimated from squared norms that the all-reduce carries anyway (algorithms B1, F,
+// G).
 //
 // With G^2 the squared norm of the true gradient and S the trace of the covariance of one sample's gradient, a batch of
 // b samples has E|g_b|^2 = G^2 + S/b. Two batch sizes give both; S/G^2, in samples, is the gradient noise scale

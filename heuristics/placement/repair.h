@@ -1,5 +1,5 @@
-// Purpose: when jobs should move between hosts although their sizes stay, and where to (Gandiva, OSDI'18, section 4.3,
-// moves jobs against fragmentation, too; the rule is our own).
+// Purpose: moves of jobs between hosts that pay although the jobs' sizes stay (Gandiva, OSDI'18, section 4.3, moves
+// jobs against fragmentation, too; the rule is our own).
 //
 // Two things are repaired. *Gather*: a job that spans hosts fits on fewer of them; it then trains faster, by what was
 // measured at both numbers of hosts, or else by kHopedGain. *Make room*: a job waits for slots of one host, enough are

@@ -1,4 +1,4 @@
-// Purpose: how many epochs a job needs with a global batch (Scavenger's statistical model, algorithms F).
+// Purpose: the number of epochs that a job needs with a global batch (Scavenger's statistical model, algorithms F).
 //
 // The paper's form is e = e* + theta * gamma, gamma being the SGD noise, which falls as 1/sqrt(B). The default form is
 // e = e* (1 + B / noise scale): the cost of a batch in samples follows from the gradient noise scale. On the published

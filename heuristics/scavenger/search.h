@@ -1,4 +1,5 @@
-// Purpose: which numbers of workers and batches to measure before the models are fitted (Scavenger, algorithms F).
+// Purpose: chooses the numbers of workers and batches to measure before the models are fitted (Scavenger, algorithms
+// F).
 //
 // full: every one that the user allows. partial: the extremes and the middles between them; the models predict the
 // rest.

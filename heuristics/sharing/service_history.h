@@ -1,5 +1,5 @@
-// Purpose: what the jobs that have ended needed, as a distribution: what to expect of a job that has needed `attained`
-// so far. Pure.
+// Purpose: the distribution of the service that ended jobs needed, and what it predicts of a job that has needed
+// `attained` so far. Pure.
 //
 // The Gittins index of a job is the largest, over horizons, of the chance that it ends within the horizon divided by
 // what it is expected to use until then (Aalto, Ayesta, Righter 2009).

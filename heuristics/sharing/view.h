@@ -1,4 +1,4 @@
-// Purpose: what a sharing policy sees of a cluster with many jobs, and what it decides.
+// Purpose: a sharing policy's view of a cluster with many jobs, and its decision.
 //
 // Pure values, the same live and simulated. Times in seconds since any common instant. Work in a unit of the job's own
 // (iterations, samples); only its ratio to the throughput matters.

@@ -1,5 +1,5 @@
-// Purpose: which agent owns a private directory, so that an agent that is launched again on a host ends the one of the
-// same run that was given up there: their workers must not compete for the host's slots.
+// Purpose: records the agent that owns a private directory, so that an agent that is launched again on a host ends the
+// one of the same run that was given up there: their workers must not compete for the host's slots.
 //
 // Thread: any. Errors: an agent that cannot be found is left running; it ends by itself after its orphan grace.
 #pragma once

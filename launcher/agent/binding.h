@@ -1,5 +1,5 @@
-// Purpose: which processors a worker may use, by its slot: an even share of the cores, those of one NUMA node, or those
-// of its GPU's node.
+// Purpose: the processors that a worker may use, by its slot: an even share of the cores, those of one NUMA node, or
+// those of its GPU's node.
 //
 // Pure, except for processors_of_worker(). Thread: any. Errors: if the machine does not provide enough information, or
 // there is nothing to choose from, nothing is bound.

@@ -1,4 +1,4 @@
-// Purpose: what `elastictrain check` asks of a host about the program: whether it would start there.
+// Purpose: facts about the program on a host, for `elastictrain check`: whether it would start there.
 //
 // Asks the file system of this host; starts nothing. Thread: any. Errors: none; they are the answer.
 #pragma once

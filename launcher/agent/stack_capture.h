@@ -1,4 +1,4 @@
-// Purpose: where a process is stuck, as far as that can be determined without extra rights: the kernel's data about
+// Purpose: captures the stacks of a process, as far as that is possible without extra rights: the kernel's data about
 // each of its threads, and a backtrace by eu-stack or gdb if one is installed and permitted to attach.
 //
 // Ownership: keeps itself alive until `done` has been called, once, within the time limit. Thread: the io_context's

@@ -1,5 +1,5 @@
-// Purpose: what the agent knows about one worker from its own messages, so that it can bring a supervisor that was away
-// up to date, and so that heartbeats are combined.
+// Purpose: the agent's record of one worker from the worker's messages, by which it brings a supervisor that was away
+// up to date and combines heartbeats.
 //
 // A message that has later versions (hello, ready, prepared, active, halted, the end), and a TERM that was received, is
 // kept in its last version and repeated after every reconnect: receiving it twice changes nothing. A supervisor that

@@ -1,5 +1,5 @@
-// Purpose: why a program cannot be started, as a shell tells it: not found (127) or not executable (126), itself or the
-// interpreter that its first line names, with where it was looked for and what to write instead.
+// Purpose: the reason why a program cannot be started, as a shell gives it: not found (127) or not executable (126),
+// itself or the interpreter that its first line names, with where it was looked for and what to write instead.
 //
 // Asks the file system of this host. Thread: any. Errors: none; a program that seems to be fine gives no answer.
 #pragma once

@@ -1,4 +1,4 @@
-// Purpose: what client commands ask of a cluster, and the answers, as JSON:
+// Purpose: requests of client commands to a cluster, and the answers, as JSON:
 //
 //   {"command":"submit","job":{"name","arguments":[…],"working_directory","environment":["A=b"],"min","max","start",
 //                              "priority","deadline_s"|null,"samples_total"|null,"suspends","one_host","most_hosts","hosts":[…]}}

@@ -1,5 +1,5 @@
-// Purpose: what a run and its cluster say to each other: the messages, and each as one JSON object on a line of its own
-// over the cluster's Unix socket. A run's connection begins with its Join and lasts as long as the run.
+// Purpose: messages between a run and its cluster, each as one JSON object on a line of its own over the cluster's Unix
+// socket. A run's connection begins with its Join and lasts as long as the run.
 //
 //   up {"command":"join","protocol":1,"job":"j7"|null,"run":"NAME","directory":"/runs/NAME","pid":123,"min":1,"max":8,
 //          "start":2,"lease":0,"holds":[{"host":"h1","slots":[0,1]}],"samples_total":N|null,"suspend":["file"],

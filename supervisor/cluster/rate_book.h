@@ -1,5 +1,5 @@
-// Purpose: how fast a run was at each size, from the intervals of the views that policies get: what its cluster shares
-// slots by. Pure.
+// Purpose: throughput of a run at each size, from the intervals of the views that policies get. Its cluster shares
+// slots by it. Pure.
 //
 // The newest views count most: a book of more than kRememberedViews at a size forgets half of them. What was measured
 // while another job shared the slots is kept apart, and forgotten sooner, so that it is about that job.

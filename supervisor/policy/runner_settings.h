@@ -1,5 +1,5 @@
-// Purpose: which policy decides on a run's size, and what watches beside it. Plain data, checked by the configuration,
-// and the policy that is built from it. Thread: any one.
+// Purpose: settings of the policy that decides on a run's size and of what watches beside it, as plain data, checked by
+// the configuration, and the policy built from them. Thread: any one.
 #pragma once
 
 #include <cstdint>

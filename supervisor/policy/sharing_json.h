@@ -1,4 +1,4 @@
-// Purpose: what a cluster shows to a sharing policy from outside, and what it answers, as JSON of one line each.
+// Purpose: the view that a sharing policy from outside gets of a cluster, and its answer, as JSON of one line each.
 // supervisor/policy/SHARING.md describes the fields. Pure.
 //
 // Errors: a decision with its problem, a sentence that says what is wrong and where. Unknown fields are ignored.

@@ -1,4 +1,4 @@
-// Purpose: how the connections of the data plane between hosts are protected (network.encryption).
+// Purpose: protection of the data plane's connections between hosts (network.encryption).
 #pragma once
 
 #include <array>

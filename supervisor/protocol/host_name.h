@@ -1,6 +1,5 @@
-// Purpose: which texts name a host, for whoever is told of one: a host file, a lease, a command that offers its host. A
-// name becomes a word of a command line (ssh, kubectl, srun), so none can be an option or hold what a shell reads.
-// Pure.
+// Purpose: checks names of hosts, wherever they come from: a host file, a lease, a command that offers its host. A name
+// becomes a word of a command line (ssh, kubectl, srun), so none can be an option or hold what a shell reads. Pure.
 #pragma once
 
 #include <string_view>

@@ -1,6 +1,6 @@
-// Purpose: what a worker measures in each step, and the list of it. Whatever sends, averages or shows these figures
-// goes through the list, so a new one is an entry here, a place that measures it, and for policies a field of their
-// view (README.md has the recipe). Plain data, pure functions.
+// Purpose: measurements of a worker in each step, and the list of them. Code that sends, averages or shows these
+// figures goes through the list, so a new one is an entry here, a place that measures it, and for policies a field of
+// their view (README.md has the recipe). Plain data, pure functions.
 #pragma once
 
 #include <array>

@@ -1,5 +1,5 @@
-// Purpose: how each type of a message is written and read in msgpack, field by field (fields.h). For codec.cc and what
-// has to put a frame together itself; everything else uses codec.h, which costs a fraction of the compile time.
+// Purpose: writes and reads each type of a message in msgpack, field by field (fields.h). For codec.cc and code that
+// assembles a frame itself; everything else uses codec.h, which costs a fraction of the compile time.
 // Thread: pure functions. Failure: read() is false for what does not fit the type.
 #pragma once
 

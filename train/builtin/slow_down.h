@@ -1,4 +1,4 @@
-// Purpose: what makes the synthetic model's workers slow, for tests and benchmarks: numbers from the options, and from
+// Purpose: slows down the synthetic model's workers, for tests and benchmarks, by numbers from the options, and from
 // files in the directory $ELASTICTRAIN_SLOW_DIR, which may appear, change and vanish during the run:
 //   slow-<worker id>  factor of this worker's compute time
 //   slow-all          the same for every worker

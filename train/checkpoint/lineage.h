@@ -1,4 +1,4 @@
-// Purpose: which checkpoints of a directory count, which of them is the newest, and which can be removed. Pure.
+// Purpose: selects the checkpoints of a directory that count, the newest of them, and those that can be removed. Pure.
 //
 // A generation that continues from step T after a loss has the first step T+1: everything that earlier generations
 // wrote about later steps is discarded. That is a fence; all fences together are the lineage. Checkpoints that a

@@ -1,5 +1,5 @@
-// Purpose: what an operation does with the bytes of its blocks while a stream (ring_stream.h, tree_stream.h) moves
-// them: an all-reduce sums them, all other operations only store them.
+// Purpose: processes the bytes of an operation's blocks while a stream (ring_stream.h, tree_stream.h) moves them: an
+// all-reduce sums them, all other operations only store them.
 //
 // Ownership: borrows the caller's vectors and blocks for one operation. Thread: the communicator's. Units: bytes, and
 // floats in a ReduceVector.

@@ -1,4 +1,4 @@
-// Purpose: what a data plane does with memory of a device, beside its calls for host memory. A back end that can
+// Purpose: calls of a data plane on memory of a device, beside those on host memory. A back end that supports them
 // implements these interfaces next to Communicator, which hands them out: device_sums(), device_transfers().
 //
 // Ownership: the communicator's; an interface is valid as long as it is. Thread, failure: as Communicator.

@@ -1,5 +1,5 @@
-// Purpose: how two workers of one generation recognise each other on a new connection: a mutual challenge and response
-// with the generation's token, which never crosses the connection. Pure: bytes in, values out.
+// Purpose: authenticates two workers of one generation to each other on a new connection: a mutual challenge and
+// response with the generation's token, which never crosses the connection. Pure: bytes in, values out.
 //
 //   connector                                          acceptor
 //     | hello: generation, purpose, ranks, its nonce  ->  |   closes the connection unless it expects this

@@ -1,4 +1,4 @@
-// Purpose: which ranks communicate in one generation. Pure: endpoints in; hosts, rails, rings and trees out.
+// Purpose: the links between the ranks of one generation. Pure: endpoints in; hosts, rails, rings and trees out.
 //
 // Ranks that share memory form a host. A rail joins the ranks with the same position on their hosts. There are as many
 // rails as the smallest host has ranks, and each carries its slice of a large all-reduce. Rail 0 also carries small

@@ -1,4 +1,4 @@
-// Purpose: what one rank must know about the trees of its generation. Pure.
+// Purpose: one rank's part of the trees of its generation. Pure.
 #pragma once
 
 #include <cstddef>

@@ -1,6 +1,6 @@
-// Purpose: which workers average their models with each other in a step of pair averaging. Pure: every worker computes
-// the same pairs from the reachability of all ranks and the step number, so no messages are needed. (In KungFu each
-// worker draws a random peer, algorithms B6; here both ends of a pair know each other, and both models move.)
+// Purpose: pairs of workers that average their models with each other in a step of pair averaging. Pure: every worker
+// computes the same pairs from the reachability of all ranks and the step number, so no messages are needed. (In KungFu
+// each worker draws a random peer, algorithms B6; here both ends of a pair know each other, and both models move.)
 //
 // Ranks, in a random order, each take a random free rank that they can reach. A rank that finds none stays alone in
 // this step. Over many steps every reachable pair is chosen, so what one worker learned spreads to all as long as the

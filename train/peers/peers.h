@@ -1,5 +1,5 @@
-// Purpose: what KungFu (OSDI 2020) offers its programs besides training, as the session's extension: a store that other
-// workers read, latencies to all of them, and averaging of models in pairs.
+// Purpose: calls that KungFu (OSDI 2020) offers its programs besides training, as the session's extension: a store that
+// other workers read, latencies to all of them, and averaging of models in pairs.
 //
 // Ownership: the worker. Thread: as extension.h says; the store has a thread of its own. Failure: as extension.h says.
 #pragma once

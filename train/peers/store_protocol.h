@@ -1,5 +1,5 @@
-// Purpose: what travels between a store and a worker that reads it. The handshake of the data plane comes first, with
-// the store's own token as key, so that a store answers members of the run only.
+// Purpose: messages between a store and a worker that reads it. The handshake of the data plane comes first, with the
+// store's own token as key, so that a store answers members of the run only.
 #pragma once
 
 #include <cstddef>

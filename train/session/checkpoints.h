@@ -1,5 +1,5 @@
-// Purpose: when this worker saves its state, what it starts from, and which of its checkpoints count. train/checkpoint
-// writes them.
+// Purpose: this worker's checkpoints: when it saves its state, what it starts from, and which of them count.
+// train/checkpoint writes them.
 //
 // Ownership: the worker. Thread: the training thread; the checkpointer has one of its own. Failure: a checkpoint that
 // cannot be written is reported and training continues; one that cannot be read ends the session.

@@ -1,6 +1,6 @@
-// Purpose: everything of a launched worker except the training loop: the link to the agent, the worker machine, which
-// decides what to build, answer and take, the seat builder, and the address of the data plane. One lock guards all of
-// it. The machine's effects are carried out under the same lock, so that its messages are sent in order.
+// Purpose: the control plane of a launched worker, all but its training loop: the link to the agent, the worker
+// machine, which decides what to build, answer and take, the seat builder, and the address of the data plane. One lock
+// guards all of it. The machine's effects are carried out under the same lock, so that its messages are sent in order.
 //
 // Ownership: the session. Thread: the training thread, unless a call states otherwise. Its own threads: control,
 // builder. Failure: see AgentLink and SeatBuilder. open() and announce() fail if the agent or an address is not

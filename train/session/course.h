@@ -1,5 +1,5 @@
-// Purpose: how far the run is and how its next step is divided: the numbers that all workers hold alike, in addition to
-// the program's buffers. Which samples a step takes follows from them.
+// Purpose: progress of the run and the division of its next step: the numbers that all workers hold alike, in addition
+// to the program's buffers. Which samples a step takes follows from them.
 //
 // Ownership: the worker. Thread: the training thread. Failure: none; a violated order of steps ends the process.
 #pragma once

@@ -1,5 +1,5 @@
-// Purpose: what a session needs of its worker's GPU besides the communicator: the port to state in device memory,
-// memory for kept gradients, waits for the program's streams, and the times of a step's gradients and sums.
+// Purpose: a session's use of its worker's GPU besides the communicator: the port to state in device memory, memory for
+// kept gradients, waits for the program's streams, and the times of a step's gradients and sums.
 //
 // Ownership: the session; the program keeps its memory and streams. Thread: the training thread; await_input() also on
 // the thread that reduces, keep(), wide() and parts() only there; the port on any. Failure: CUDA errors as Statuses.

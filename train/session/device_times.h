@@ -1,5 +1,5 @@
-// Purpose: when a device reached a mark in one of its streams, in the host's clock. A step's times are then those of
-// the work itself, not those at which a host thread noticed its end.
+// Purpose: the time at which a device reached a mark in one of its streams, in the host's clock. A step's times are
+// then those of the work itself, not those at which a host thread noticed its end.
 //
 // Ownership: the session. Thread: the training thread. Failure: CUDA errors as Statuses; nullopt for a time that the
 // device cannot report without waiting.

@@ -1,5 +1,5 @@
-// Purpose: which pieces of state are sent from which device to which when workers join: the donors' slices, as in
-// state_transfer.h, without the state in host memory. Thread: pure. Failure: none.
+// Purpose: transfers of pieces of state between devices when workers join: the donors' slices, as in state_transfer.h,
+// without the state in host memory. Thread: pure. Failure: none.
 #pragma once
 
 #include <vector>

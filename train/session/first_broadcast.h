@@ -1,4 +1,4 @@
-// Purpose: in a first generation all workers take the state of the first rank: its header, then the program's buffers.
+// Purpose: gives all workers of a first generation the state of the first rank: its header, then the program's buffers.
 // Ownership: none. Thread: the training thread. Failure: kInvalid if the first rank runs another program or state in
 // device memory cannot be copied, otherwise that of the communicator.
 #pragma once

@@ -1,4 +1,4 @@
-// Purpose: where the session as a whole stands: whether it has started, failed or ended, and with which outcome.
+// Purpose: the state of the session as a whole: whether it has started, failed or ended, and with which outcome.
 //
 // Ownership: the session; its components report here. Thread: the training thread. Failure: fail() and require() throw
 // SessionError; after fail() every later call of the program fails.

@@ -1,5 +1,5 @@
-// Purpose: how a launched worker enters a generation, moves from one to the next at a boundary, and leaves. What
-// follows a loss is in recovery.h.
+// Purpose: the membership of a launched worker: it enters a generation, moves from one to the next at a boundary, and
+// leaves. What follows a loss is in recovery.h.
 //
 // Ownership: the worker. Thread: the training thread. Failure: a worker that cannot take part ends the session; a
 // generation that does not come is followed by the wait for the next one.

@@ -1,4 +1,4 @@
-// Purpose: what belongs to the program and its process, whichever worker the process is: its settings, its memory, its
+// Purpose: objects of the program and its process, whichever worker the process is: its settings, its memory, its
 // device, and the figures that it reads. Everything that belongs to one worker is in worker.h.
 //
 // Ownership: the session; the program owns the memory that the buffers name. Thread: the training thread. Components

@@ -1,4 +1,4 @@
-// Purpose: what this worker does when its generation is void: it waits for the next seat and repeats the open step, or
+// Purpose: recovers this worker when its generation is void: it waits for the next seat and repeats the open step, or
 // discards that step and receives the state.
 //
 // Ownership: the worker. Thread: the training thread. Failure: an orphaned worker saves its last committed step and

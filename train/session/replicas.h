@@ -1,5 +1,5 @@
-// Purpose: which replica of the model this worker continues with: its own, or the one that donors send. If replicas may
-// differ, the donors' state arrives beside this worker's until it is known which of the two counts.
+// Purpose: the replica of the model with which this worker continues: its own, or the one that donors send. If replicas
+// may differ, the donors' state arrives beside this worker's until it is known which of the two counts.
 //
 // Ownership: the worker; it holds a second copy of the state while one arrives beside. Thread: the training thread.
 // Failure: none.

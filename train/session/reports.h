@@ -1,4 +1,4 @@
-// Purpose: what this worker reports in words: to the supervisor, which writes it to the journal, or on standard error
+// Purpose: this worker's reports in words: to the supervisor, which writes them to the journal, or on standard error
 // without a launcher. Ownership: none; the control plane is the session's. Thread: any. Failure: none.
 #pragma once
 

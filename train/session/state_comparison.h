@@ -1,5 +1,5 @@
-// Purpose: whether donors hold the same state. Besides its own slice each donor sends hashes of the next donor's, and
-// the joiner compares them with what that one sent: no joiner takes parts of different states for one. A piece that
+// Purpose: checks that donors hold the same state. Besides its own slice each donor sends hashes of the next donor's,
+// and the joiner compares them with what that one sent: no joiner takes parts of different states for one. A piece that
 // only a donor holds otherwise that neither sends nor compares it is not found; audit mode finds it.
 //
 // Ownership: none. Thread: the transfer's. Failure: memory of a device that cannot be read.

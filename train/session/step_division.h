@@ -1,4 +1,4 @@
-// Purpose: how a step is divided among the workers, and whose shares count in the current seat. Pure.
+// Purpose: the division of a step among the workers, and the shares that count in the current seat. Pure.
 // Failure: none.
 #pragma once
 

@@ -1,4 +1,4 @@
-// Purpose: how many steps were committed and how long one takes, to detect that training has stopped making progress.
+// Purpose: counts committed steps and measures how long one takes, to detect that training has stopped making progress.
 // Thread: step_done() and pauses() on the training thread, clock() on any.
 #pragma once
 

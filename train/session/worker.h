@@ -1,5 +1,5 @@
-// Purpose: everything that belongs to one worker. A process that becomes another worker emplaces a new one, so nothing
-// of the old worker is left. What belongs to the program and its process is in program.h.
+// Purpose: all components of one worker. A process that becomes another worker emplaces a new one, so nothing of the
+// old worker is left. What belongs to the program and its process is in program.h.
 //
 // Each component owns its fields and gets references to those that it uses; the order here is the order of
 // construction.

@@ -1,5 +1,5 @@
-// Purpose: which samples a step takes, as pure functions of a few numbers. They are part of the replicated state of a
-// run, so every worker divides the same step without messages.
+// Purpose: the samples that a step takes, as pure functions of a few numbers. They are part of the replicated state of
+// a run, so every worker divides the same step without messages.
 //
 // The order of an epoch is a permutation with a format of our own (it must be the same with every compiler and on every
 // machine): a keyed Feistel network over the positions, repeated until the result lies inside the data set. It needs no

@@ -1,4 +1,4 @@
-// Purpose: what a change of a job's slots costs in a simulation.
+// Purpose: the cost of a change of a job's slots in a simulation.
 //
 // - none: nothing.
 // - swap: nobody waits. Slots that are taken away stop to count at once, new ones count `start_s` later (a worker's

@@ -1,5 +1,5 @@
-// Purpose: what the edge of a cluster has to do, in this order: a record is on disk before the actions after it are
-// carried out.
+// Purpose: actions of a cluster, for its edge to carry out in order: a record is on disk before the actions after it
+// are carried out.
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,5 @@
-// Purpose: what happens to a cluster. Everything is checked before it gets here as far as one message can be checked
-// alone: texts and lists are bounded, numbers are in their ranges, hosts and slots exist.
+// Purpose: events of a cluster. Everything is checked before it gets here as far as one message can be checked alone:
+// texts and lists are bounded, numbers are in their ranges, hosts and slots exist.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,4 @@
-// Purpose: why a job has the slots that it has, in words, as queue and explain show it. Pure.
+// Purpose: reasons for the slots that a job has, in words, as queue and explain show them. Pure.
 #pragma once
 
 #include <cstdint>

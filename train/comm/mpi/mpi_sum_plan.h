@@ -1,4 +1,4 @@
-// Purpose: in which way ranks sum a vector over MPI's messages, and in messages of which size. Pure; the same at all
+// Purpose: the algorithm and the message sizes with which ranks sum a vector over MPI's messages. Pure; the same at all
 // ranks. Units: bytes.
 #pragma once
 

@@ -1,5 +1,5 @@
-// Purpose: how the ranks of a generation learn the result of a build together: in rounds over the host plane, because a
-// rank whose build hangs must be notified of a failure on another rank. Thread: the builder's. Failure: the host
+// Purpose: lets the ranks of a generation learn the result of a build together: in rounds over the host plane, because
+// a rank whose build hangs must be notified of a failure on another rank. Thread: the builder's. Failure: the host
 // plane's error.
 #pragma once
 

@@ -1,4 +1,4 @@
-// Purpose: whether NCCL works on this device with the driver that is installed, shown by a communicator of one rank. It
+// Purpose: tries whether NCCL works on this device with the driver that is installed, by a communicator of one rank. It
 // also loads NCCL's kernels and ours, for which a later build would wait until the device is idle.
 //
 // Thread: any. Failure: why it does not work; kUnavailable without NCCL or NVRTC, kTimeout at the limit.
