@@ -1,4 +1,4 @@
-// Purpose: nobody who comes harms those who are there. A worker that could not join costs no failure budget, and where
+// Purpose: protects running workers from new ones. A worker that could not join costs no failure budget, and where
 // ranks disagree the members of the newest change that are still on probation go; the others repeat the step. After two
 // such tries the run stays at its size, until a user asks for another one.
 #pragma once

@@ -1,4 +1,4 @@
-// Purpose: from the actual and the desired state to the next membership. It changes nothing: equal states give equal
+// Purpose: plans the next membership from the actual and the desired state. It changes nothing: equal states give equal
 // answers.
 #pragma once
 

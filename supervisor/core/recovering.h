@@ -1,7 +1,7 @@
-// Purpose: from a loss to the generation that follows it. A fence ends every collective, every worker reports its last
-// step, and the holders of the newest state continue together; others may have to join them first. Where too few are
-// left the run waits, halted, for a bounded time; where nobody holds the state it starts again from its newest
-// checkpoint, or ends. Workers that cannot build the next generation are left out.
+// Purpose: recovers from a loss, up to the generation that follows it. A fence ends every collective, every worker
+// reports its last step, and the holders of the newest state continue together; others may have to join them first.
+// Where too few are left the run waits, halted, for a bounded time; where nobody holds the state it starts again from
+// its newest checkpoint, or ends. Workers that cannot build the next generation are left out.
 #pragma once
 
 #include <set>

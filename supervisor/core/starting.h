@@ -1,6 +1,6 @@
-// Purpose: from hosts to the first generation: whether the run may start, and new workers until they can be members:
-// they join the run, report that they are ready, or fail. A program that does not use the library is started again as a
-// whole after a failure, as often as the settings allow (torchrun's --max-restarts).
+// Purpose: starts a run, from hosts to the first generation: whether the run may start, and new workers until they can
+// be members: they join the run, report that they are ready, or fail. A program that does not use the library is
+// started again as a whole after a failure, as often as the settings allow (torchrun's --max-restarts).
 #pragma once
 
 #include <cstddef>

@@ -1,5 +1,5 @@
-// Purpose: how many losses of each class a run tolerates, and whether it makes progress between them. Pure: the owner
-// reports what was lost and when, and ends the run when the answer requires it.
+// Purpose: the failure budget of a run: limits on losses of each class, and on recoveries without progress between
+// them. Pure: the owner reports what was lost and when, and ends the run when the answer requires it.
 //
 // Each class is counted separately, within a sliding window: crash (the program exited by itself), hang (ended because
 // it made no progress), infrastructure (host, agent, network), preemption (taken away by somebody entitled to; never

@@ -1,5 +1,5 @@
-// Purpose: which hosts have failed lately, and when they may be used again. Pure: the owner reports what happened to
-// which host, asks before it starts anything on a host, and never reports a graceful leave, a notice or a planned end.
+// Purpose: recent failures of hosts, and when each may be used again. Pure: the owner reports what happened to which
+// host, asks before it starts anything on a host, and never reports a graceful leave, a notice or a planned end.
 //
 // The first failure of a host has no consequence. From the second failure in a row on, the host cools down: nothing is
 // started there for cool_down, which doubles with each further failure up to cool_down_max. Success clears the record:

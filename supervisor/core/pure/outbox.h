@@ -1,4 +1,4 @@
-// Purpose: what one step of the state machine produces: actions in order, timers, and whether the desired and the
+// Purpose: the output of one step of the state machine: actions in order, timers, and whether the desired and the
 // actual state must be compared again. Every component writes here; the time of the step is read here.
 //
 // Ownership and thread: those of the state machine.

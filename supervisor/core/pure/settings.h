@@ -1,5 +1,4 @@
-// Purpose: everything that the state machine must know about the run, as checked values (the config is parsed
-// elsewhere).
+// Purpose: the settings of the run that the state machine needs, as checked values (the config is parsed elsewhere).
 #pragma once
 
 #include <cstdint>

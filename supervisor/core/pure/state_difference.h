@@ -1,4 +1,4 @@
-// Purpose: what differs between the states of two workers, for people. Pure.
+// Purpose: the first difference between the states of two workers, for people. Pure.
 // Thread: any. Failure: none; texts that are cut are compared as far as they go.
 #pragma once
 

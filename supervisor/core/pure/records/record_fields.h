@@ -1,5 +1,5 @@
-// Purpose: how a record of the journal is described: its name, its meaning and its fields, in the order in which they
-// are written. A field has the name of its member unless as() gives another; since() gives the schema version that
+// Purpose: the description of a journal record: its name, its meaning and its fields, in the order in which they are
+// written. A field has the name of its member unless as() gives another; since() gives the schema version that
 // introduced it, was() the name that it had before. A member of type std::optional is left out while it is empty.
 //
 // A record that has more members than its list does not compile: journal_codec.cc counts them. A record whose first
