@@ -6,7 +6,7 @@
 #include <set>
 #include <utility>
 
-#include "supervisor/cluster/core/cluster.h"
+#include "supervisor/cluster/core/handling.h"
 
 namespace elastictrain::jobs {
 namespace {
@@ -74,9 +74,9 @@ Measured* place_of(std::map<Key, Measured>& kept, const Key& key) {
 }  // namespace
 
 // Whether a size is measured now that was not before, and otherwise than was expected.
-bool Cluster::take_rates(Job& job, const Report& report, record::Learned& learned) const {
+bool take_rates(const ClusterState& state, Job& job, const Report& report, record::Learned& learned) {
   const bool expected = has_news(job, report.rates) && as_expected(job, report.rates);
-  const std::uint32_t hosts = hosts_of(book_.lease(job.id).slots);
+  const std::uint32_t hosts = hosts_of(state.book.lease(job.id).slots);
   bool measured = false;
   std::map<std::uint32_t, Measured> best;
   std::set<std::uint32_t> chosen;

@@ -1,5 +1,6 @@
 // One decision: what the policy is told, what it says, and what becomes of it within everybody's bounds.
 #include "supervisor/cluster/core/deciding.h"
+#include "supervisor/cluster/core/handling.h"
 
 #include <algorithm>
 #include <cmath>
@@ -31,55 +32,42 @@ std::string passing_text(std::uint32_t slots, JobId job) {
 
 }  // namespace
 
-void Cluster::decide(double now_s) {
-  decide_s_ = kNever;
-  again_s_ = kNever;
-  gone_before_ = std::exchange(gone_, {});
-  because_ = std::exchange(trigger_, {});
-  said_.clear();
-  go_on_deciding(now_s);
-}
-
-// From the beginning, with what a policy from outside has answered so far.
-void Cluster::go_on_deciding(double now_s) {
-  Round round;
-  gather(round, now_s);
-  if (!ask_policy(round, now_s)) return;
-  bound(round, now_s);
-  exchange(round);
-  place(round);
-  repair(round, now_s);
-  seat_guests(round);
-  adopt(round, now_s);
-  ++decisions_;
+void decide(ClusterState& state, double now_s) {
+  state.decide_s = kNever;
+  state.again_s = kNever;
+  state.gone_before = std::exchange(state.gone, {});
+  state.because = std::exchange(state.trigger, {});
+  state.said.clear();
+  go_on_deciding(state, now_s);
 }
 
 // Slots that nobody can be given now: of runs that are lost or ending, those that are overdue, and of lost hosts.
-void Cluster::gather(Round& round, double now_s) {
-  round.usable.resize(hosts_.size());
-  for (std::uint32_t host = 0; host < hosts_.size(); ++host) round.usable[host].assign(hosts_[host].slots, true);
-  for (auto& [id, job] : jobs_) {
+static void gather_jobs(ClusterState& state, Round& round, double now_s) {
+  round.usable.resize(state.hosts.size());
+  for (std::uint32_t host = 0; host < state.hosts.size(); ++host)
+    round.usable[host].assign(state.hosts[host].slots, true);
+  for (auto& [id, job] : state.jobs) {
     if (!job.live()) continue;
-    account(job, now_s);
-    look_at_losses(job, now_s);
-    Slots gone = pinned(job) ? book_.owned(id) : book_.overdue(id, now_s - settings_.recall_timeout_s);
-    std::erase_if(gone, [&, me = id](auto slot) { return book_.other_owner(me, slot) != 0; });
+    account_for(state, job, now_s);
+    look_at_losses(state, job, now_s);
+    Slots gone = pinned(job) ? state.book.owned(id) : state.book.overdue(id, now_s - state.settings.recall_timeout_s);
+    std::erase_if(gone, [&, me = id](auto slot) { return state.book.other_owner(me, slot) != 0; });
     round.block(gone);
     const bool takes_part = job.may_run() && !job.paused && now_s >= job.not_before_s;
-    if (takes_part || at_work(job)) round.jobs.push_back(&job);
-    if (!takes_part && !pinned(job) && !at_work(job)) round.idle.push_back(&job);
+    if (takes_part || at_work(state, job)) round.jobs.push_back(&job);
+    if (!takes_part && !pinned(job) && !at_work(state, job)) round.idle.push_back(&job);
   }
-  block_lost(round);
-  round.jobs.erase(std::remove_if(round.jobs.begin(), round.jobs.end(), [this](Job* job) { return pinned(*job); }),
+  block_lost(state, round);
+  round.jobs.erase(std::remove_if(round.jobs.begin(), round.jobs.end(), [&](Job* job) { return pinned(*job); }),
                    round.jobs.end());
   std::stable_sort(round.jobs.begin(), round.jobs.end(),
                    [](const Job* a, const Job* b) { return a->spec.priority > b->spec.priority; });
   const std::unordered_set<const Job*> present(round.jobs.begin(), round.jobs.end());
-  for (auto& [id, job] : jobs_) {
+  for (auto& [id, job] : state.jobs) {
     if (!present.contains(&job) || job.seen_priority != job.spec.priority) job.seen_as = 0;
   }
   for (Job* job : round.jobs) {
-    if (job->seen_as == 0) job->seen_as = ++last_seen_as_;
+    if (job->seen_as == 0) job->seen_as = ++state.last_seen_as;
     job->seen_priority = job->spec.priority;
   }
   round.slots = round.count_usable();
@@ -92,64 +80,68 @@ void Cluster::gather(Round& round, double now_s) {
   round.measured = !rates.empty();
   round.guess = median(std::move(rates), kRateOfNobody);
   std::vector<double> starts_s;
-  for (const auto& [id, job] : jobs_) {
+  for (const auto& [id, job] : state.jobs) {
     if (job.measured_start_s > 0) starts_s.push_back(job.measured_start_s);
   }
   round.start_s = median(std::move(starts_s), 0);
   for (Job* job : round.jobs) {
-    const std::uint32_t most = most_of(*job, round.slots);
+    const std::uint32_t most = most_of(state, *job, round.slots);
     round.curves.push_back(curve_of(*job, most, round.guess));
-    if (spec_->adapts_batch) round.goodput.push_back(goodput_of(*job, most, round.curves.back()));
+    if (state.spec->adapts_batch) round.goodput.push_back(goodput_of(*job, most, round.curves.back()));
   }
 }
 
-std::uint32_t Cluster::most_of(const Job& job, std::uint32_t slots) const {
-  std::uint32_t most = std::min({job.spec.max, job.limits.slots, slots});
-  if (job.wants) most = std::min(most, *job.wants);
-  most = std::min(most, reach_of(job.spec));
-  if (!spec_->elastic) most = std::min(most, job.spec.start);
-  return std::max({most, job.spec.min, 1U});
-}
-
-// Priorities are strict: those of the highest share all slots, the next ones what is left. False: a policy from outside
-// has to answer first.
-bool Cluster::ask_policy(Round& round, double now_s) {
-  round.grants.resize(round.jobs.size());
-  round.host_of.assign(round.jobs.size(), Round::kNone);
-  round.guest_of = round.host_of;
-  std::uint32_t left = round.slots;
-  for (std::size_t first = 0; first < round.jobs.size() && left > 0;) {
-    std::size_t last = first;
-    const std::int32_t priority = round.jobs[first]->spec.priority;
-    while (last < round.jobs.size() && round.jobs[last]->spec.priority == priority) ++last;
-    if (!ask_for(round, first, last, left, now_s)) return false;
-    first = last;
+static sharing::JobView view_of(const ClusterState& state, const Round& round, std::size_t place) {
+  const Job& job = *round.jobs[place];
+  sharing::JobView view;
+  view.id = job.seen_as;
+  view.arrival_s = job.submitted_s;
+  view.requested = std::min(job.spec.start, std::max(1U, round.slots));
+  view.curve = state.spec->adapts_batch ? &round.goodput[place] : &round.curves[place];
+  view.done = static_cast<double>(job.samples);
+  view.held = job.share;
+  view.running_s = job.running_s;
+  view.attained_slot_s = job.slot_s;
+  view.first_start_s = job.first_start_s;
+  view.least = job.spec.min;
+  view.starts = job.starts;
+  view.start_s = can_stand(state, job) ? 0 : job.measured_start_s > 0 ? job.measured_start_s : round.start_s;
+  const auto said = length_of(state, job);
+  // Before any job was measured, it is not known how long a number of samples takes.
+  if (said && (round.measured || state.spec->needs_lengths)) {
+    view.remaining = std::max(1.0, *said - view.done);
+  } else if (state.spec->needs_lengths) {
+    const double length =
+        state.lengths.empty() ? kGuessedLength_s * round.guess : state.lengths[state.lengths.size() / 2];
+    view.remaining = std::max({1.0, length - view.done, view.done / 10});
   }
-  return true;
+  if (state.settings.packing) tell_of_packing(state, round, place, view);
+  return view;
 }
 
 // `slots`: how many there are, and then, how many are left.
-bool Cluster::ask_for(Round& round, std::size_t first, std::size_t last, std::uint32_t& slots, double now_s) {
+static bool ask_for(ClusterState& state, Round& round, std::size_t first, std::size_t last, std::uint32_t& slots,
+                    double now_s) {
   PolicyQuestion question;
   sharing::View& view = question.view;
   view.now_s = now_s;
   view.slots = slots;
   view.priority = round.jobs[first]->spec.priority;
-  for (std::size_t place = first; place < last; ++place) view.jobs.push_back(view_of(round, place));
-  question.curves.reserve(gone_before_.size() + (last - first));
-  for (const Gone& gone : gone_before_) {
+  for (std::size_t place = first; place < last; ++place) view.jobs.push_back(view_of(state, round, place));
+  question.curves.reserve(state.gone_before.size() + (last - first));
+  for (const Gone& gone : state.gone_before) {
     if (gone.priority != view.priority) continue;
     question.curves.emplace_back(std::vector<sharing::Curve::Point>{{1, round.guess}});
     view.ended.push_back({gone.seen_as, gone.requested, gone.slot_s, gone.work, &question.curves.back()});
   }
   sharing::Decision decision;
-  if (!settings_.outside) {
-    ask_built_in(view, decision);
-    sharing::hold_starts(view, spec_->elastic, decision);
-  } else if (!ask_outside(round, first, question, decision)) {
+  if (!state.settings.outside) {
+    ask_built_in(state, view, decision);
+    sharing::hold_starts(view, state.spec->elastic, decision);
+  } else if (!ask_outside(state, round, first, question, decision)) {
     return false;
   }
-  if (decision.again_s > now_s) again_s_ = std::min(again_s_, decision.again_s);
+  if (decision.again_s > now_s) state.again_s = std::min(state.again_s, decision.again_s);
   std::uint32_t granted = 0;
   for (std::size_t place = first; place < last; ++place) {
     round.grants[place] = decision.grants[place - first];
@@ -165,56 +157,39 @@ bool Cluster::ask_for(Round& round, std::size_t first, std::size_t last, std::ui
   return true;
 }
 
-void Cluster::ask_built_in(const sharing::View& view, sharing::Decision& decision) {
-  auto& state = states_[view.priority];
-  if (state == nullptr) state = policy_->initial_state();
-  decision.grants.resize(view.jobs.size());
-  policy_->decide(view, *state, rng_, decision);
-}
-
-sharing::JobView Cluster::view_of(const Round& round, std::size_t place) const {
-  const Job& job = *round.jobs[place];
-  sharing::JobView view;
-  view.id = job.seen_as;
-  view.arrival_s = job.submitted_s;
-  view.requested = std::min(job.spec.start, std::max(1U, round.slots));
-  view.curve = spec_->adapts_batch ? &round.goodput[place] : &round.curves[place];
-  view.done = static_cast<double>(job.samples);
-  view.held = job.share;
-  view.running_s = job.running_s;
-  view.attained_slot_s = job.slot_s;
-  view.first_start_s = job.first_start_s;
-  view.least = job.spec.min;
-  view.starts = job.starts;
-  view.start_s = can_stand(job) ? 0 : job.measured_start_s > 0 ? job.measured_start_s : round.start_s;
-  const auto said = length_of(job);
-  // Before any job was measured, it is not known how long a number of samples takes.
-  if (said && (round.measured || spec_->needs_lengths)) {
-    view.remaining = std::max(1.0, *said - view.done);
-  } else if (spec_->needs_lengths) {
-    const double length = lengths_.empty() ? kGuessedLength_s * round.guess : lengths_[lengths_.size() / 2];
-    view.remaining = std::max({1.0, length - view.done, view.done / 10});
+// Priorities are strict: those of the highest share all slots, the next ones what is left. False: a policy from outside
+// has to answer first.
+static bool ask_policy(ClusterState& state, Round& round, double now_s) {
+  round.grants.resize(round.jobs.size());
+  round.host_of.assign(round.jobs.size(), Round::kNone);
+  round.guest_of = round.host_of;
+  std::uint32_t left = round.slots;
+  for (std::size_t first = 0; first < round.jobs.size() && left > 0;) {
+    std::size_t last = first;
+    const std::int32_t priority = round.jobs[first]->spec.priority;
+    while (last < round.jobs.size() && round.jobs[last]->spec.priority == priority) ++last;
+    if (!ask_for(state, round, first, last, left, now_s)) return false;
+    first = last;
   }
-  if (settings_.packing) tell_of_packing(round, place, view);
-  return view;
+  return true;
 }
 
-void Cluster::bound(Round& round, double now_s) {
+static void bound_sizes(ClusterState& state, Round& round, double now_s) {
   std::vector<sharing::Bounds> bounds;
   std::vector<sharing::UserLimits> users;
   std::map<std::uint32_t, std::uint32_t> place_of_user;
   for (const Job* job : round.jobs) {
     const auto [found, first] = place_of_user.emplace(job->owner.uid, static_cast<std::uint32_t>(users.size()));
     if (first) users.push_back({job->limits.slots, job->limits.running});
-    const bool keeps = at_work(*job);
-    bounds.push_back({job->spec.min, most_of(*job, round.slots), job->share > 0, keeps, found->second});
+    const bool keeps = at_work(state, *job);
+    bounds.push_back({job->spec.min, most_of(state, *job, round.slots), job->share > 0, keeps, found->second});
   }
-  meet_deadlines(round, bounds, now_s);
-  for (const auto& [id, job] : jobs_) {
+  meet_deadlines(state, round, bounds, now_s);
+  for (const auto& [id, job] : state.jobs) {
     const auto user = place_of_user.find(job.owner.uid);
     if (!job.live() || !pinned(job) || user == place_of_user.end()) continue;
     sharing::UserLimits& limits = users[user->second];
-    const auto owned = static_cast<std::uint32_t>(book_.owned(id).size());
+    const auto owned = static_cast<std::uint32_t>(state.book.owned(id).size());
     if (limits.slots != kNoLimit) limits.slots -= std::min(limits.slots, owned);
     if (limits.running != kNoLimit && limits.running > 0) --limits.running;
   }
@@ -222,7 +197,7 @@ void Cluster::bound(Round& round, double now_s) {
 }
 
 // The only job that gets more slots; nothing: there are several, or none.
-const Job* Cluster::only_one_that_grows(const Round& round) {
+static const Job* only_one_that_grows(const Round& round) {
   const Job* grows = nullptr;
   for (std::size_t place = 0; place < round.jobs.size(); ++place) {
     if (round.slots_of[place].size() <= round.jobs[place]->share) continue;
@@ -232,12 +207,72 @@ const Job* Cluster::only_one_that_grows(const Round& round) {
   return grows;
 }
 
-void Cluster::adopt(Round& round, double now_s) {
+// Leases of jobs that are to have none and have no run that could give them back: at once where none was begun, as
+// before a restart of the cluster process, and otherwise when the agents of the last one have ended.
+static void withdraw_unused(ClusterState& state, double now_s) {
+  for (auto& [id, job] : state.jobs) {
+    if (job.phase != Phase::kQueued || job.process || job.share > 0 || state.book.owned(id).empty()) continue;
+    const bool may_hold = job.resume || !state.book.held(id).empty();
+    const double from_s = job.lost_s + state.settings.orphan_grace_s;
+    if (may_hold && now_s < from_s) {
+      state.again_s = std::min(state.again_s, from_s);
+      continue;
+    }
+    write_record(state, record::Returned{id, state.book.vacate(id)});
+    decide_soon(state, now_s, id_text(id) + " has no process any more");
+  }
+}
+
+// Why a job has the slots that this decision gives it, for people. `grows`: the only one that has more than before.
+static std::string why_it_has(const ClusterState& state, const Round& round, std::size_t place, const Job* grows,
+                              double now_s) {
+  const Job& job = *round.jobs[place];
+  const auto share = static_cast<std::uint32_t>(round.slots_of[place].size());
+  std::string why = job.why;
+  const bool by_stand_in = place < round.by_stand_in.size() && round.by_stand_in[place];
+  const std::string& said = place < round.reasons.size() ? round.reasons[place] : std::string();
+  if (!job.paused) {
+    why = reason_of({by_stand_in ? kStandIn : state.settings.policy, said, share, job.slot_s, now_s},
+                    round.grants[place]) +
+          packing_text(round, place);
+    if (share < job.share && grows != nullptr) why += passing_text(job.share - share, grows->id);
+  }
+  if (place < round.blocked.size() && round.blocked[place]) {
+    why = state.settings.policy + (is_away(state, job) ? ": the slots on which it stands still are in use"
+                                                       : ": no slot has memory for another job (suspended_per_slot)");
+  }
+  if (!job.paused) why += deadline_text(state, job, now_s);
+  why += move_text(state, job);
+  return why;
+}
+
+// What everybody is to have once it has been given back.
+static void plan_leases(ClusterState& state, Round& round) {
+  std::vector<std::pair<Holder, Slots>> plan;
+  std::vector<Holder> standing;
+  std::vector<heuristics::leases::Pair> pairs;
+  for (std::size_t place = 0; place < round.jobs.size(); ++place) {
+    const Job& job = *round.jobs[place];
+    if (is_to_stand(state, job, static_cast<std::uint32_t>(round.slots_of[place].size()))) standing.push_back(job.id);
+    plan.emplace_back(job.id, std::move(round.slots_of[place]));
+    if (job.beside != 0) pairs.push_back({job.beside, job.id});
+  }
+  state.book.plan(plan, pairs);
+  for (const Holder holder : standing) state.book.park(holder);
+  for (const auto& [id, job] : state.jobs) {
+    if (job.move) state.book.move(id);
+  }
+}
+
+static void adopt_decision(ClusterState& state, Round& round, double now_s) {
   const bool any_stand_in =
       std::find(round.by_stand_in.begin(), round.by_stand_in.end(), true) != round.by_stand_in.end();
-  record::Decided decided{because_,    any_stand_in ? kStandIn : settings_.policy,
-                          round.slots, static_cast<std::uint32_t>(round.jobs.size()),
-                          0,           {}};
+  record::Decided decided{state.because,
+                          any_stand_in ? kStandIn : state.settings.policy,
+                          round.slots,
+                          static_cast<std::uint32_t>(round.jobs.size()),
+                          0,
+                          {}};
   for (Job* job : round.idle) {
     round.jobs.push_back(job);
     round.shares.push_back(0);
@@ -249,21 +284,9 @@ void Cluster::adopt(Round& round, double now_s) {
     Job& job = *round.jobs[place];
     const auto share = static_cast<std::uint32_t>(round.slots_of[place].size());
     if (share == 0) ++decided.waiting;
-    const bool by_stand_in = place < round.by_stand_in.size() && round.by_stand_in[place];
-    const std::string& said = place < round.reasons.size() ? round.reasons[place] : std::string();
-    if (!job.paused) {
-      job.why =
-          reason_of({by_stand_in ? kStandIn : settings_.policy, said, share, job.slot_s, now_s}, round.grants[place]) +
-          packing_text(round, place);
-      if (share < job.share && grows != nullptr) job.why += passing_text(job.share - share, grows->id);
-    }
-    if (place < round.blocked.size() && round.blocked[place]) {
-      job.why = settings_.policy + (is_away(job) ? ": the slots on which it stands still are in use"
-                                                 : ": no slot has memory for another job (suspended_per_slot)");
-    }
-    if (!job.paused) job.why += deadline_text(job, now_s);
-    job.why += move_text(job);
-    job.to_stand = share > 0 && round.grants[place].slots < 1 && job.spec.stands && settings_.suspended_per_slot > 0;
+    job.why = why_it_has(state, round, place, grows, now_s);
+    job.to_stand =
+        share > 0 && round.grants[place].slots < 1 && job.spec.stands && state.settings.suspended_per_slot > 0;
     job.below_share = place < round.reserved.size() && !round.reserved[place].empty() && share < round.shares[place];
     const JobId beside = share > 0 && round.is_guest(place) ? round.jobs[round.host_of[place]]->id : 0;
     const bool pays = beside != 0 && round.grants[place].why == sharing::Why::kKept;
@@ -275,45 +298,45 @@ void Cluster::adopt(Round& round, double now_s) {
     job.pays = pays;
     job.place_reported = 0;
   }
-  left_idle_ = std::find(round.blocked.begin(), round.blocked.end(), true) != round.blocked.end();
+  state.left_idle = std::find(round.blocked.begin(), round.blocked.end(), true) != round.blocked.end();
   for (std::size_t place = 0; place < round.shares.size(); ++place) {
-    left_idle_ = left_idle_ || round.slots_of[place].size() < round.shares[place];
+    state.left_idle = state.left_idle || round.slots_of[place].size() < round.shares[place];
   }
-  end_moves(round, now_s);
-  if (!decided.shares.empty()) write(std::move(decided));
-  std::vector<std::pair<Holder, Slots>> plan;
-  std::vector<Holder> standing;
-  std::vector<heuristics::leases::Pair> pairs;
-  for (std::size_t place = 0; place < round.jobs.size(); ++place) {
-    const Job& job = *round.jobs[place];
-    if (is_to_stand(job, static_cast<std::uint32_t>(round.slots_of[place].size()))) standing.push_back(job.id);
-    plan.emplace_back(job.id, std::move(round.slots_of[place]));
-    if (job.beside != 0) pairs.push_back({job.beside, job.id});
-  }
-  book_.plan(plan, pairs);
-  for (const Holder holder : standing) book_.park(holder);
-  for (const auto& [id, job] : jobs_) {
-    if (job.move) book_.move(id);
-  }
-  withdraw_unused(now_s);
-  settle(now_s);
-  send_places();
+  end_moves(state, round, now_s);
+  if (!decided.shares.empty()) write_record(state, std::move(decided));
+  plan_leases(state, round);
+  withdraw_unused(state, now_s);
+  settle_leases(state, now_s);
+  send_places(state);
 }
 
-// Leases of jobs that are to have none and have no run that could give them back: at once where none was begun, as
-// before a restart of the cluster process, and otherwise when the agents of the last one have ended.
-void Cluster::withdraw_unused(double now_s) {
-  for (auto& [id, job] : jobs_) {
-    if (job.phase != Phase::kQueued || job.process || job.share > 0 || book_.owned(id).empty()) continue;
-    const bool may_hold = job.resume || !book_.held(id).empty();
-    const double from_s = job.lost_s + settings_.orphan_grace_s;
-    if (may_hold && now_s < from_s) {
-      again_s_ = std::min(again_s_, from_s);
-      continue;
-    }
-    write(record::Returned{id, book_.vacate(id)});
-    decide_soon(now_s, id_text(id) + " has no process any more");
-  }
+// From the beginning, with what a policy from outside has answered so far.
+void go_on_deciding(ClusterState& state, double now_s) {
+  Round round;
+  gather_jobs(state, round, now_s);
+  if (!ask_policy(state, round, now_s)) return;
+  bound_sizes(state, round, now_s);
+  exchange_turns(state, round);
+  place_jobs(state, round);
+  repair_placement(state, round, now_s);
+  seat_guests(state, round);
+  adopt_decision(state, round, now_s);
+  ++state.decisions;
+}
+
+std::uint32_t most_of(const ClusterState& state, const Job& job, std::uint32_t slots) {
+  std::uint32_t most = std::min({job.spec.max, job.limits.slots, slots});
+  if (job.wants) most = std::min(most, *job.wants);
+  most = std::min(most, reach_of(state, job.spec));
+  if (!state.spec->elastic) most = std::min(most, job.spec.start);
+  return std::max({most, job.spec.min, 1U});
+}
+
+void ask_built_in(ClusterState& state, const sharing::View& view, sharing::Decision& decision) {
+  auto& remembered = state.states[view.priority];
+  if (remembered == nullptr) remembered = state.policy->initial_state();
+  decision.grants.resize(view.jobs.size());
+  state.policy->decide(view, *remembered, state.rng, decision);
 }
 
 }  // namespace elastictrain::jobs

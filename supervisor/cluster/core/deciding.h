@@ -1,4 +1,5 @@
-// Purpose: one decision of a cluster on its way through the steps of Cluster::decide(). For the files that decide.
+// Purpose: one decision of a cluster on its way through the steps of decide(), and those of its steps that have a file
+// of their own.
 #pragma once
 
 #include <algorithm>
@@ -8,11 +9,11 @@
 
 #include "heuristics/sharing/view.h"
 #include "heuristics/sharing/whole_shares.h"
-#include "supervisor/cluster/core/cluster.h"
+#include "supervisor/cluster/core/state.h"
 
 namespace elastictrain::jobs {
 
-struct Cluster::Round {
+struct Round {
   std::vector<std::vector<bool>> usable;  // by host and number
   std::uint32_t slots = 0;                // usable ones
   double guess = 1;                       // samples a second of a worker of a job that was not measured
@@ -61,5 +62,38 @@ std::vector<heuristics::placement::Piece> pieces_of(const Slots& slots);
 
 // What two jobs in the same slots do together, for people. In packing.cc.
 std::string looks_text(const heuristics::sharing::Grant& grant);
+
+// In asking.cc.
+bool ask_outside(ClusterState& state, Round& round, std::size_t first, PolicyQuestion& question,
+                 heuristics::sharing::Decision& decision);
+
+// In deadlines.cc.
+void meet_deadlines(const ClusterState& state, Round& round, std::vector<heuristics::sharing::Bounds>& bounds,
+                    double now_s);
+
+// In deciding.cc.
+void ask_built_in(ClusterState& state, const heuristics::sharing::View& view, heuristics::sharing::Decision& decision);
+
+// In losing.cc.
+void block_lost(const ClusterState& state, Round& round);
+
+// In migrating.cc.
+void keep_moves(const ClusterState& state, Round& round);
+void end_moves(ClusterState& state, const Round& round, double now_s);
+void repair_placement(ClusterState& state, Round& round, double now_s);
+
+// In packing.cc.
+void tell_of_packing(const ClusterState& state, const Round& round, std::size_t place,
+                     heuristics::sharing::JobView& view);
+void seat_guests(const ClusterState& state, Round& round);
+std::string packing_text(const Round& round, std::size_t place);
+
+// In placing.cc.
+void place_jobs(ClusterState& state, Round& round);
+
+// In resting.cc.
+Slots own_place(const ClusterState& state, const Round& round, const Job& job);
+void reserve_slots(const ClusterState& state, Round& round);
+void exchange_turns(const ClusterState& state, Round& round);
 
 }  // namespace elastictrain::jobs

@@ -2,7 +2,7 @@
 #include <algorithm>
 #include <map>
 
-#include "supervisor/cluster/core/cluster.h"
+#include "supervisor/cluster/core/handling.h"
 
 namespace elastictrain::jobs {
 namespace {
@@ -48,77 +48,81 @@ std::string reason_of(const std::vector<std::string>& wait, const std::vector<st
 
 }  // namespace
 
+std::uint32_t slots_with_helpers(const ClusterState& state) {
+  return std::max(cluster_slots(state), state.settings.most_slots);
+}
+
 // A helper's hosts are taken to be as large as the largest one so far.
-std::uint32_t Cluster::reach_with_helpers(const JobSpec& spec) const {
-  if (!spec.hosts.empty() || settings_.most_slots == 0) return reach_of(spec);
+std::uint32_t reach_with_helpers(const ClusterState& state, const JobSpec& spec) {
+  if (!spec.hosts.empty() || state.settings.most_slots == 0) return reach_of(state, spec);
   const std::uint32_t most_hosts = spec.one_host ? 1 : spec.most_hosts;
-  if (most_hosts == 0) return slots_with_helpers();
+  if (most_hosts == 0) return slots_with_helpers(state);
   std::uint32_t largest = 1;
-  for (const HostLine& host : hosts_) largest = std::max(largest, host.slots);
+  for (const HostLine& host : state.hosts) largest = std::max(largest, host.slots);
   return static_cast<std::uint32_t>(std::min<std::uint64_t>(std::uint64_t{largest} * most_hosts, kNoLimit));
 }
 
 // Without helpers' hosts, whose last one may have brought more than there may be.
-std::uint32_t Cluster::own_slots() const {
+static std::uint32_t own_slots(const ClusterState& state) {
   std::uint32_t slots = 0;
-  for (const HostLine& host : hosts_) {
+  for (const HostLine& host : state.hosts) {
     const auto is_it = [&](const HostLine& helper) { return helper.name == host.name; };
-    if (std::none_of(helpers_.begin(), helpers_.end(), is_it)) slots += host.slots;
+    if (std::none_of(state.helpers.begin(), state.helpers.end(), is_it)) slots += host.slots;
   }
   return slots;
 }
 
-std::uint32_t Cluster::useful_slots(const Job& job) const {
-  std::uint32_t most = std::min({job.spec.max, job.limits.slots, reach_with_helpers(job.spec)});
+static std::uint32_t useful_slots(const ClusterState& state, const Job& job) {
+  std::uint32_t most = std::min({job.spec.max, job.limits.slots, reach_with_helpers(state, job.spec)});
   if (job.wants) most = std::min(most, *job.wants);
   const std::uint32_t least = std::max(1U, job.spec.min);
   const std::uint32_t measured = largest_measured(job);
   const std::uint32_t first = std::max(job.spec.start, least);
-  if (!spec_->elastic || measured == 0) return std::clamp(first, least, std::max(least, most));
+  if (!state.spec->elastic || measured == 0) return std::clamp(first, least, std::max(least, most));
   most = std::max(least, std::min({most, kGrowthOfMeasured * measured, heuristics::sharing::kMaxElasticSlots}));
   const auto curve = curve_of(job, most, 1);
   std::uint32_t useful = least;
   for (std::uint32_t size = least; size < std::min(most, curve.cap()); ++size) {
     const double gain = curve.best(size + 1) - curve.best(size);
-    if (gain >= settings_.least_gain * curve.best(size) / size) useful = size + 1;
+    if (gain >= state.settings.least_gain * curve.best(size) / size) useful = size + 1;
   }
   return useful;
 }
 
-SlotDemand Cluster::demand() const {
+SlotDemand demand_of(const ClusterState& state) {
   SlotDemand demand;
   std::map<std::uint32_t, std::uint32_t> used;
   std::map<std::uint32_t, Room> rooms;
   std::vector<std::string> wait, gain;
-  for (const auto& [id, job] : jobs_) {
+  for (const auto& [id, job] : state.jobs) {
     if (!job.live()) continue;
-    for (const auto slot : book_.owned(id)) ++used[slot.host];
-    for (const auto slot : book_.parked(id)) ++used[slot.host];
+    for (const auto slot : state.book.owned(id)) ++used[slot.host];
+    for (const auto slot : state.book.parked(id)) ++used[slot.host];
     const bool may_have_some = job.may_run() && !job.paused;
-    if (!may_have_some && !at_work(job) && job.phase != Phase::kLost) continue;
+    if (!may_have_some && !at_work(state, job) && job.phase != Phase::kLost) continue;
     Room& room = rooms.try_emplace(job.owner.uid, Room{job.limits.slots, job.limits.running}).first->second;
-    const std::uint32_t wanted = room.take(may_have_some ? useful_slots(job) : job.share, job.spec.min);
+    const std::uint32_t wanted = room.take(may_have_some ? useful_slots(state, job) : job.share, job.spec.min);
     demand.needed += std::min(wanted, kNoLimit - demand.needed);
     if (wanted > job.share) (job.share == 0 ? wait : gain).push_back(id_text(id));
   }
-  demand.needed = std::min(demand.needed, std::max(own_slots(), settings_.most_slots));
+  demand.needed = std::min(demand.needed, std::max(own_slots(state), state.settings.most_slots));
   demand.why = reason_of(wait, gain);
-  for (std::uint32_t host = 0; host < hosts_.size(); ++host) {
+  for (std::uint32_t host = 0; host < state.hosts.size(); ++host) {
     const auto found = used.find(host);
-    demand.hosts.push_back({hosts_[host].name, hosts_[host].slots, found == used.end() ? 0 : found->second});
+    demand.hosts.push_back({state.hosts[host].name, state.hosts[host].slots, found == used.end() ? 0 : found->second});
   }
   return demand;
 }
 
-void Cluster::handle(const HelpersChanged& event, double now_s) {
+void handle(ClusterState& state, const HelpersChanged& event, double now_s) {
   using What = HelpersChanged::What;
   const bool is_asked = event.what == What::kAsked;
   const bool answered = event.what == What::kWithdrawn || event.what == What::kFailed || event.what == What::kCame;
-  helpers_ = event.helpers;
-  if (is_asked || answered) asked_slots_ = is_asked ? event.slots : 0;
-  if (is_asked) asked_s_ = now_s;
-  const SlotDemand now = demand();
-  write(record::Helpers{event, now.needed, is_asked ? now.why : std::string()});
+  state.helpers = event.helpers;
+  if (is_asked || answered) state.asked_slots = is_asked ? event.slots : 0;
+  if (is_asked) state.asked_s = now_s;
+  const SlotDemand now = demand_of(state);
+  write_record(state, record::Helpers{event, now.needed, is_asked ? now.why : std::string()});
 }
 
 }  // namespace elastictrain::jobs

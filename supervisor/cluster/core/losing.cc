@@ -5,6 +5,7 @@
 #include <set>
 
 #include "supervisor/cluster/core/deciding.h"
+#include "supervisor/cluster/core/handling.h"
 
 namespace elastictrain::jobs {
 namespace {
@@ -16,30 +17,31 @@ constexpr double kForgotten_s = 60;  // after the wait, without another loss
 }  // namespace
 
 // True: its run has found another one.
-bool Cluster::take_lost(Job& job, const std::vector<std::uint32_t>& reported, double now_s) {
+bool take_lost(ClusterState& state, Job& job, const std::vector<std::uint32_t>& reported, double now_s) {
   bool finds = false;
   for (auto& [host, loss] : job.losses) loss.reported = false;
   for (const std::uint32_t host : reported) {
     HostLoss& loss = job.losses[host];
     const bool is_new = !job.has_lost(host);
     if (is_new) loss.wait_s = std::clamp(2 * loss.wait_s, kFirstWait_s, kLongestWait_s);
-    if (is_new && host < hosts_.size()) {
-      actions_.emplace_back(Tell{id_text(job.id) + " cannot reach " + hosts_[host].name + "; it is given " +
-                                     (job.owner.of_cluster ? "to jobs" : "to it") + " again after " +
-                                     std::to_string(static_cast<int>(loss.wait_s)) + " s",
-                                 true});
+    if (is_new && host < state.hosts.size()) {
+      state.actions.emplace_back(Tell{id_text(job.id) + " cannot reach " + state.hosts[host].name + "; it is given " +
+                                          (job.owner.of_cluster ? "to jobs" : "to it") + " again after " +
+                                          std::to_string(static_cast<int>(loss.wait_s)) + " s",
+                                      true});
     }
     finds = finds || is_new;
     loss.reported = true;
     loss.until_s = now_s + loss.wait_s;
   }
   const std::size_t before = job.lost_hosts.size();
-  look_at_losses(job, now_s);
-  if (!finds && job.lost_hosts.size() < before) decide_soon(now_s, id_text(job.id) + " may have a lost host again");
+  look_at_losses(state, job, now_s);
+  if (!finds && job.lost_hosts.size() < before)
+    decide_soon(state, now_s, id_text(job.id) + " may have a lost host again");
   return finds;
 }
 
-void Cluster::look_at_losses(Job& job, double now_s) {
+void look_at_losses(ClusterState& state, Job& job, double now_s) {
   std::erase_if(job.losses, [&](const auto& entry) {
     return !entry.second.reported && now_s >= entry.second.until_s + kForgotten_s;
   });
@@ -47,26 +49,27 @@ void Cluster::look_at_losses(Job& job, double now_s) {
   for (const auto& [host, loss] : job.losses) {
     const bool waits = now_s < loss.until_s;
     if (loss.reported || waits) job.lost_hosts.push_back(host);
-    if (waits && !loss.reported) again_s_ = std::min(again_s_, loss.until_s);
+    if (waits && !loss.reported) state.again_s = std::min(state.again_s, loss.until_s);
   }
 }
 
-void Cluster::block_lost(Round& round) const {
+static bool is_worked_on(const ClusterState& state, std::uint32_t host) {
+  return std::any_of(state.jobs.begin(), state.jobs.end(), [&](const auto& entry) {
+    if (entry.second.has_lost(host)) return false;
+    const Slots held = state.book.held(entry.first);
+    return std::any_of(held.begin(), held.end(), [&](auto slot) { return slot.host == host; });
+  });
+}
+
+void block_lost(const ClusterState& state, Round& round) {
   std::set<std::uint32_t> lost;
-  for (const auto& [id, job] : jobs_) {
+  for (const auto& [id, job] : state.jobs) {
     if (job.live() && job.owner.of_cluster) lost.insert(job.lost_hosts.begin(), job.lost_hosts.end());
   }
   for (const std::uint32_t host : lost) {
-    if (host < round.usable.size() && !is_worked_on(host)) round.usable[host].assign(round.usable[host].size(), false);
+    if (host < round.usable.size() && !is_worked_on(state, host))
+      round.usable[host].assign(round.usable[host].size(), false);
   }
-}
-
-bool Cluster::is_worked_on(std::uint32_t host) const {
-  return std::any_of(jobs_.begin(), jobs_.end(), [&](const auto& entry) {
-    if (entry.second.has_lost(host)) return false;
-    const Slots held = book_.held(entry.first);
-    return std::any_of(held.begin(), held.end(), [&](auto slot) { return slot.host == host; });
-  });
 }
 
 }  // namespace elastictrain::jobs

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "supervisor/cluster/core/deciding.h"
+#include "supervisor/cluster/core/handling.h"
 
 namespace elastictrain::jobs {
 
@@ -13,7 +14,7 @@ namespace placement = heuristics::placement;
 
 namespace {
 
-constexpr double kRateNoise = 0.02;    // of a measured speed
+constexpr double kRateNoise = 0.02;      // of a measured speed
 constexpr double kLookAgain_s = 5;       // where something could move and does not pay yet
 constexpr double kAfterFailure_s = 600;  // before a job is moved again that did not get to its new slots
 
@@ -45,33 +46,33 @@ std::string rate_text(double samples_per_s) {
 // --- While workers move
 
 // Of the slots that it leaves, those that it has not given back.
-Slots Cluster::leaving(const Job& job) const {
+static Slots leaving_slots(const ClusterState& state, const Job& job) {
   Slots away = without(job.move->from, job.move->to);
-  std::erase_if(away, [&](auto slot) { return !book_.owns(job.id, slot); });
+  std::erase_if(away, [&](auto slot) { return !state.book.owns(job.id, slot); });
   return away;
 }
 
 // All of them can be used.
-bool Cluster::is_whole(const Round& round, const Slots& slots) const {
+static bool is_whole(const Round& round, const Slots& slots) {
   return std::all_of(slots.begin(), slots.end(), [&](auto slot) { return round.is_usable(slot); });
 }
 
 // The new slots are of no use, and it still has all old ones.
-bool Cluster::goes_back(const Round& round, const Job& job) const {
+static bool goes_back(const ClusterState& state, const Round& round, const Job& job) {
   const bool lost = std::any_of(job.lost_hosts.begin(), job.lost_hosts.end(), [&](std::uint32_t host) {
     return std::any_of(job.move->to.begin(), job.move->to.end(), [&](auto slot) { return slot.host == host; });
   });
-  const bool has_all = leaving(job).size() == without(job.move->from, job.move->to).size();
+  const bool has_all = leaving_slots(state, job).size() == without(job.move->from, job.move->to).size();
   return (job.move->back || lost || !is_whole(round, job.move->to)) && has_all && is_whole(round, job.move->from);
 }
 
 // What a job leaves is for nobody before it is given back. Part of Cluster::reserve().
-void Cluster::keep_moves(Round& round) const {
+void keep_moves(const ClusterState& state, Round& round) {
   for (std::size_t place = 0; place < round.jobs.size(); ++place) {
     const Job& job = *round.jobs[place];
     if (!job.move || round.shares[place] == 0) continue;
-    const bool back = goes_back(round, job);
-    Slots blocked = back ? job.move->from : leaving(job);
+    const bool back = goes_back(state, round, job);
+    Slots blocked = back ? job.move->from : leaving_slots(state, job);
     if (!back) blocked.insert(blocked.end(), job.move->kept.begin(), job.move->kept.end());
     for (const auto slot : blocked) {
       if (round.is_usable(slot)) round.open[slot.host][slot.number] = false;
@@ -82,14 +83,14 @@ void Cluster::keep_moves(Round& round) const {
   }
 }
 
-std::string Cluster::move_text(const Job& job) const {
+std::string move_text(const ClusterState& state, const Job& job) {
   if (!job.move) return "";
-  return ", moves " + text_of(without(job.move->from, job.move->to), hosts_) + " to " +
-         text_of(without(job.move->to, job.move->from), hosts_) + ": " + job.move->why;
+  return ", moves " + text_of(without(job.move->from, job.move->to), state.hosts) + " to " +
+         text_of(without(job.move->to, job.move->from), state.hosts) + ": " + job.move->why;
 }
 
-void Cluster::end_move(Job& job, record::MoveOutcome outcome, const std::string& why, double now_s) {
-  write(record::MoveEnded{job.id, outcome, why});
+void end_move(ClusterState& state, Job& job, record::MoveOutcome outcome, const std::string& why, double now_s) {
+  write_record(state, record::MoveEnded{job.id, outcome, why});
   const bool is_done = outcome == record::MoveOutcome::kDone;
   const bool compares = is_done && !job.move->undoes && hosts_of(job.move->from) != hosts_of(job.move->to);
   if (compares) job.trial = {job.move->from, job.move->to};
@@ -99,20 +100,20 @@ void Cluster::end_move(Job& job, record::MoveOutcome outcome, const std::string&
 }
 
 // It has given back slots.
-void Cluster::take_moved(Job& job, double now_s) {
-  if (!leaving(job).empty()) return;
-  end_move(job, record::MoveOutcome::kDone, "on " + text_of(book_.lease(job.id).slots, hosts_), now_s);
-  decide_soon(now_s, id_text(job.id) + " has moved");
+void take_moved(ClusterState& state, Job& job, double now_s) {
+  if (!leaving_slots(state, job).empty()) return;
+  end_move(state, job, record::MoveOutcome::kDone, "on " + text_of(state.book.lease(job.id).slots, state.hosts), now_s);
+  decide_soon(state, now_s, id_text(job.id) + " has moved");
 }
 
 // What was decided now is not what a move is about.
-void Cluster::end_moves(const Round& round, double now_s) {
+void end_moves(ClusterState& state, const Round& round, double now_s) {
   for (std::size_t place = 0; place < round.jobs.size(); ++place) {
     Job& job = *round.jobs[place];
     const Slots& slots = round.slots_of[place];
     if (!job.move || (slots == job.move->to && !job.move->back)) continue;
     const bool back = slots == job.move->from;
-    end_move(job, back ? record::MoveOutcome::kTakenBack : record::MoveOutcome::kSuperseded,
+    end_move(state, job, back ? record::MoveOutcome::kTakenBack : record::MoveOutcome::kSuperseded,
              back ? "it stays where it was" : "its slots are others now", now_s);
   }
 }
@@ -120,15 +121,15 @@ void Cluster::end_moves(const Round& round, double now_s) {
 // --- Which moves pay
 
 // It trains on all that it has and is meant to have, was measured there, and has not been changed for a while.
-bool Cluster::is_steady(const Round& round, std::size_t place, double now_s) const {
+static bool is_steady(const ClusterState& state, const Round& round, std::size_t place, double now_s) {
   const Job& job = *round.jobs[place];
-  const auto& lease = book_.lease(job.id);
+  const auto& lease = state.book.lease(job.id);
   const Slots& slots = round.slots_of[place];
   const bool alone = !round.is_guest(place) && round.guest_of[place] == Round::kNone && lease.beside == 0;
   const bool follows = job.phase == Phase::kJoined && job.reported && !job.paused && !lease.hold &&
-                       book_.seen(job.id) == lease.version && job.run_phase == "training";
-  const bool settled = slots == lease.slots && slots == book_.owned(job.id) && slots == book_.held(job.id) &&
-                       book_.parked(job.id).empty() && job.workers == slots.size();
+                       state.book.seen(job.id) == lease.version && job.run_phase == "training";
+  const bool settled = slots == lease.slots && slots == state.book.owned(job.id) && slots == state.book.held(job.id) &&
+                       state.book.parked(job.id).empty() && job.workers == slots.size();
   const auto size = static_cast<std::uint32_t>(slots.size());
   const auto rate = job.rates_by_hosts.find({size, hosts_of(slots)});
   const bool measured = rate != job.rates_by_hosts.end() && rate->second.counts();
@@ -136,12 +137,12 @@ bool Cluster::is_steady(const Round& round, std::size_t place, double now_s) con
          now_s >= job.placed_s + placement::rest_s(job.start_s);
 }
 
-std::vector<std::vector<bool>> Cluster::free_slots(const Round& round) const {
+static std::vector<std::vector<bool>> free_slots(const ClusterState& state, const Round& round) {
   std::vector<std::vector<bool>> free = round.open;
   for (std::uint32_t host = 0; host < free.size(); ++host) {
     for (std::uint32_t number = 0; number < free[host].size(); ++number) {
       const heuristics::leases::Slot slot{host, number};
-      const bool used = book_.owner(slot) != heuristics::leases::kNobody || book_.parked_on(slot) > 0;
+      const bool used = state.book.owner(slot) != heuristics::leases::kNobody || state.book.parked_on(slot) > 0;
       if (used) free[host][number] = false;
     }
   }
@@ -151,15 +152,15 @@ std::vector<std::vector<bool>> Cluster::free_slots(const Round& round) const {
   return free;
 }
 
-placement::Resident Cluster::resident_of(const Round& round, std::size_t place, double now_s) const {
+static placement::Resident resident_of(const ClusterState& state, const Round& round, std::size_t place, double now_s) {
   const Job& job = *round.jobs[place];
   placement::Resident resident;
   resident.held = pieces_of(round.slots_of[place]);
-  resident.may_move = is_steady(round, place, now_s);
-  const std::vector<std::uint32_t> room = room_for(job, std::vector<std::uint32_t>(hosts_.size(), 1));
+  resident.may_move = is_steady(state, round, place, now_s);
+  const std::vector<std::uint32_t> room = room_for(state, job, std::vector<std::uint32_t>(state.hosts.size(), 1));
   for (const std::uint32_t one : room) resident.may_use.push_back(one > 0);
   // Of unknown length: a job that has trained for so long trains as long again.
-  resident.left_s = left_s(job).value_or(job.running_s);
+  resident.left_s = left_s(state, job).value_or(job.running_s);
   resident.start_s = job.start_s;
   resident.step_s = job.step > 0 ? job.running_s / static_cast<double>(job.step) : 0;
   for (const auto& [size, measured] : job.rates_by_hosts) {
@@ -171,15 +172,16 @@ placement::Resident Cluster::resident_of(const Round& round, std::size_t place, 
 }
 
 // Jobs that are to have slots, and for which no host has enough.
-std::vector<placement::Seeker> Cluster::seekers(const Round& round, std::vector<std::size_t>& places) const {
+static std::vector<placement::Seeker> seekers(const ClusterState& state, const Round& round,
+                                              std::vector<std::size_t>& places) {
   std::vector<placement::Seeker> seekers;
   for (std::size_t place = 0; place < round.shares.size(); ++place) {
     const Job& job = *round.jobs[place];
     const bool waits = round.shares[place] >= job.spec.min && round.slots_of[place].empty() && !round.is_guest(place) &&
-                       !is_away(job) && !round.blocked[place];
+                       !is_away(state, job) && !round.blocked[place];
     if (!waits) continue;
     placement::Seeker seeker{job.spec.min, {}};
-    for (const std::uint32_t one : room_for(job, std::vector<std::uint32_t>(hosts_.size(), 1))) {
+    for (const std::uint32_t one : room_for(state, job, std::vector<std::uint32_t>(state.hosts.size(), 1))) {
       seeker.may_use.push_back(one > 0);
     }
     seekers.push_back(std::move(seeker));
@@ -188,24 +190,24 @@ std::vector<placement::Seeker> Cluster::seekers(const Round& round, std::vector<
   return seekers;
 }
 
-void Cluster::begin_move(Round& round, std::size_t place, Move move) {
+static void begin_move(ClusterState& state, Round& round, std::size_t place, Move move) {
   Job& job = *round.jobs[place];
   job.trial.reset();
-  write(record::Moving{job.id, move.from, move.to, move.why, move.kept, move.undoes});
+  write_record(state, record::Moving{job.id, move.from, move.to, move.why, move.kept, move.undoes});
   round.slots_of[place] = move.to;
   job.move = std::move(move);
 }
 
 // Compares what was measured before and after a move. True: one is taken back now.
-bool Cluster::judge(Round& round, const std::vector<std::vector<bool>>& free, double now_s) {
+static bool judge_repair(ClusterState& state, Round& round, const std::vector<std::vector<bool>>& free, double now_s) {
   for (std::size_t place = 0; place < round.shares.size(); ++place) {
     Job& job = *round.jobs[place];
-    if (!job.trial || !is_steady(round, place, now_s)) continue;
+    if (!job.trial || !is_steady(state, round, place, now_s)) continue;
     const Trial trial = *job.trial;
     const auto size = static_cast<std::uint32_t>(trial.to.size());
     const std::uint32_t hosts = hosts_of(trial.from), hosts_now = hosts_of(trial.to);
     if (round.slots_of[place] != trial.to) {
-      end_move(job, record::MoveOutcome::kSuperseded, "its slots are others now", now_s);
+      end_move(state, job, record::MoveOutcome::kSuperseded, "its slots are others now", now_s);
       continue;
     }
     const Measured before = job.rates_by_hosts[{size, hosts}], after = job.rates_by_hosts[{size, hosts_now}];
@@ -215,33 +217,35 @@ bool Cluster::judge(Round& round, const std::vector<std::vector<bool>>& free, do
                                  [&](auto slot) { return round.is_usable(slot) && free[slot.host][slot.number]; });
     const std::string why = rate_text(after.samples_per_s) + " on " + hosts_text(hosts_now) + ", " +
                             rate_text(before.samples_per_s) + " on " + hosts_text(hosts);
-    end_move(job, slower && can ? record::MoveOutcome::kUndone : record::MoveOutcome::kKept,
+    end_move(state, job, slower && can ? record::MoveOutcome::kUndone : record::MoveOutcome::kKept,
              why + (slower && !can ? "; the slots that it had are in use" : ""), now_s);
     if (!slower || !can) continue;
-    begin_move(round, place, {round.slots_of[place], trial.from, "undone, " + why, now_s, false, true, {}});
+    begin_move(state, round, place, {round.slots_of[place], trial.from, "undone, " + why, now_s, false, true, {}});
     return true;
   }
   return false;
 }
 
 // After all jobs are placed: at most one repair is under way.
-void Cluster::repair(Round& round, double now_s) {
-  const bool moves = std::any_of(jobs_.begin(), jobs_.end(), [](const auto& entry) { return entry.second.move; });
-  if (!settings_.migration || moves || hosts_.size() < 2) return;
-  std::vector<std::vector<bool>> free = free_slots(round);
-  if (judge(round, free, now_s)) return;
+void repair_placement(ClusterState& state, Round& round, double now_s) {
+  const bool moves =
+      std::any_of(state.jobs.begin(), state.jobs.end(), [](const auto& entry) { return entry.second.move; });
+  if (!state.settings.migration || moves || state.hosts.size() < 2) return;
+  std::vector<std::vector<bool>> free = free_slots(state, round);
+  if (judge_repair(state, round, free, now_s)) return;
   std::vector<std::size_t> places, seeking;
-  const auto waiting = seekers(round, seeking);
+  const auto waiting = seekers(state, round, seeking);
   bool spans = false;
   for (std::size_t place = 0; place < round.shares.size(); ++place) {
     if (round.slots_of[place].empty() || round.is_guest(place)) continue;
     spans = spans || hosts_of(round.slots_of[place]) > 1;
     places.push_back(place);
   }
-  const bool tries = std::any_of(jobs_.begin(), jobs_.end(), [](const auto& entry) { return entry.second.trial; });
+  const bool tries =
+      std::any_of(state.jobs.begin(), state.jobs.end(), [](const auto& entry) { return entry.second.trial; });
   if (!spans && !tries && waiting.empty()) return;
   std::vector<placement::Resident> residents;
-  for (const std::size_t place : places) residents.push_back(resident_of(round, place, now_s));
+  for (const std::size_t place : places) residents.push_back(resident_of(state, round, place, now_s));
   std::vector<std::uint32_t> counts;
   for (const auto& host : free) {
     counts.push_back(static_cast<std::uint32_t>(std::count(host.begin(), host.end(), true)));
@@ -272,9 +276,9 @@ void Cluster::repair(Round& round, double now_s) {
     for (std::uint32_t number = 0; found.seeker != SIZE_MAX && number < free[host].size(); ++number) {
       if (free[host][number]) begun.kept.push_back({host, number});
     }
-    begin_move(round, place, std::move(begun));
+    begin_move(state, round, place, std::move(begun));
   }
-  if (found.moves.empty()) again_s_ = std::min(again_s_, now_s + kLookAgain_s);
+  if (found.moves.empty()) state.again_s = std::min(state.again_s, now_s + kLookAgain_s);
 }
 
 }  // namespace elastictrain::jobs

@@ -2,7 +2,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "supervisor/cluster/core/cluster.h"
+#include "supervisor/cluster/core/handling.h"
 
 namespace elastictrain::jobs {
 namespace {
@@ -18,40 +18,43 @@ bool may_act_on(const Owner& who, const Job& job) {
 }  // namespace
 
 // Empty: it can have its least on the hosts that it asks for.
-std::string Cluster::misfit(const Owner& owner, const Limits& limits, const JobSpec& spec, Outcome& outcome) const {
+std::string misfit(const ClusterState& state, const Owner& owner, const Limits& limits, const JobSpec& spec,
+                   Outcome& outcome) {
   outcome = Outcome::kInvalid;
   if (spec.min < 1 || spec.max < spec.min || spec.start < spec.min || spec.start > spec.max) {
     return "the sizes of " + spec.name + " must be 1 <= min <= start <= max";
   }
   for (const std::string& asked : spec.hosts) {
     const auto found =
-        std::find_if(hosts_.begin(), hosts_.end(), [&](const HostLine& one) { return one.name == asked; });
-    if (found == hosts_.end())
+        std::find_if(state.hosts.begin(), state.hosts.end(), [&](const HostLine& one) { return one.name == asked; });
+    if (found == state.hosts.end())
       return spec.name + " asks for the host " + asked + ", which is not a host of this cluster";
   }
-  if (spec.hosts.size() > hosts_.size()) return spec.name + " asks for a host more than once";
+  if (spec.hosts.size() > state.hosts.size()) return spec.name + " asks for a host more than once";
   outcome = Outcome::kNotPermitted;
   if (spec.min > limits.slots) {
     return spec.name + " needs " + plural(spec.min, "slot") + " and user " + owner.name + " may have " +
            plural(limits.slots, "slot") + " (limits.slots)";
   }
   outcome = Outcome::kUnavailable;
-  if (spec.min > slots_with_helpers()) {
+  if (spec.min > slots_with_helpers(state)) {
     return spec.name + " needs " + plural(spec.min, "slot") + " and the cluster has " +
-           plural(slots_with_helpers(), "slot") + (settings_.most_slots > slots() ? " at most" : "");
+           plural(slots_with_helpers(state), "slot") +
+           (state.settings.most_slots > cluster_slots(state) ? " at most" : "");
   }
-  if (spec.min > reach_with_helpers(spec)) {
+  if (spec.min > reach_with_helpers(state, spec)) {
     return spec.name + " needs " + plural(spec.min, "slot") + "; the hosts that it asks for have " +
-           plural(reach_with_helpers(spec), "slot");
+           plural(reach_with_helpers(state, spec), "slot");
   }
   return "";
 }
 
 // Empty: it may be a job of this cluster.
-std::string Cluster::refusal(const Owner& owner, const Limits& limits, const JobSpec& spec, Outcome& outcome) const {
+std::string refusal(const ClusterState& state, const Owner& owner, const Limits& limits, const JobSpec& spec,
+                    Outcome& outcome) {
   outcome = Outcome::kInvalid;
   std::uint64_t own_jobs = 0, all_jobs = 0;
-  for (const auto& [id, job] : jobs_) {
+  for (const auto& [id, job] : state.jobs) {
     if (!job.live()) continue;
     ++all_jobs;
     if (job.owner.uid != owner.uid) continue;
@@ -72,17 +75,18 @@ std::string Cluster::refusal(const Owner& owner, const Limits& limits, const Job
     return user + " may give at most priority " + std::to_string(limits.priority) + " (limits.priority), not " +
            std::to_string(spec.priority);
   }
-  if (std::string problem = misfit(owner, limits, spec, outcome); !problem.empty()) return problem;
+  if (std::string problem = misfit(state, owner, limits, spec, outcome); !problem.empty()) return problem;
   outcome = Outcome::kFull;
-  if (all_jobs >= settings_.max_jobs) {
+  if (all_jobs >= state.settings.max_jobs) {
     return "the cluster has " + plural(all_jobs, "job") + " already, the most that it takes";
   }
   return "";
 }
 
-Job& Cluster::admit(const Owner& owner, const Limits& limits, const JobSpec& spec, double unix_s, double now_s) {
-  const JobId id = ++last_job_;
-  Job& job = jobs_[id];
+Job& admit(ClusterState& state, const Owner& owner, const Limits& limits, const JobSpec& spec, double unix_s,
+           double now_s) {
+  const JobId id = ++state.last_job;
+  Job& job = state.jobs[id];
   job.id = id;
   job.spec = spec;
   job.owner = owner;
@@ -90,26 +94,26 @@ Job& Cluster::admit(const Owner& owner, const Limits& limits, const JobSpec& spe
   job.submitted_s = job.settled_s = now_s;
   job.submitted_unix_s = unix_s;
   job.why = "not considered yet";
-  write(record::Submitted{id, owner, spec, unix_s});
-  decide_soon(now_s, id_text(id) + " arrives");
+  write_record(state, record::Submitted{id, owner, spec, unix_s});
+  decide_soon(state, now_s, id_text(id) + " arrives");
   return job;
 }
 
-void Cluster::handle(const Submit& event, double now_s) {
+void handle(ClusterState& state, const Submit& event, double now_s) {
   Outcome outcome;
-  const std::string problem = refusal(event.owner, event.limits, event.spec, outcome);
+  const std::string problem = refusal(state, event.owner, event.limits, event.spec, outcome);
   if (!problem.empty()) {
-    actions_.emplace_back(Answer{event.request, outcome, problem, 0});
+    state.actions.emplace_back(Answer{event.request, outcome, problem, 0});
     return;
   }
-  const Job& job = admit(event.owner, event.limits, event.spec, event.unix_s, now_s);
-  const std::string text = id_text(job.id) + " (" + job.spec.name + ") is queued" + deadline_answer(job, now_s);
-  actions_.emplace_back(Answer{event.request, Outcome::kDone, text, job.id});
+  const Job& job = admit(state, event.owner, event.limits, event.spec, event.unix_s, now_s);
+  const std::string text = id_text(job.id) + " (" + job.spec.name + ") is queued" + deadline_answer(state, job, now_s);
+  state.actions.emplace_back(Answer{event.request, Outcome::kDone, text, job.id});
 }
 
-Job* Cluster::find(const std::string& id_or_name, const Owner& owner, std::string& problem) {
+static Job* find_job(ClusterState& state, const std::string& id_or_name, const Owner& owner, std::string& problem) {
   Job* found = nullptr;
-  for (auto& [id, job] : jobs_) {
+  for (auto& [id, job] : state.jobs) {
     if (id_text(id) == id_or_name) return &job;
     if (job.spec.name != id_or_name || !job.live()) continue;
     const bool better = found == nullptr || job.owner.uid == owner.uid;
@@ -123,11 +127,37 @@ Job* Cluster::find(const std::string& id_or_name, const Owner& owner, std::strin
   return problem.empty() ? found : nullptr;
 }
 
-void Cluster::handle(const Command& event, double now_s) {
+static void change_priority(ClusterState& state, Job& job, std::int32_t priority, double now_s) {
+  job.spec.priority = priority;
+  decide_soon(state, now_s, id_text(job.id) + " has another priority");
+}
+
+static std::string carry_out(ClusterState& state, Job& job, const Command& command, double now_s) {
+  const std::string id = id_text(job.id);
+  const Order order = command.order;
+  if (order == Order::kPause && job.paused) return id + " is paused already";
+  if (order == Order::kResume && !job.paused) return id + " is not paused";
+  if (order == Order::kCancel && job.phase == Phase::kEnding) return id + " is ending already";
+  write_record(state, record::Ordered{job.id, order, command.priority, command.owner.name});
+  if (order == Order::kCancel) {
+    end_job(state, job, "cancelled by " + command.owner.name, now_s);
+    return id + (job.live() ? " is to end" : " is cancelled");
+  }
+  if (order == Order::kPriority) {
+    change_priority(state, job, command.priority, now_s);
+    return id + " has priority " + std::to_string(command.priority);
+  }
+  job.paused = order == Order::kPause;
+  job.why = job.paused ? "paused by " + command.owner.name : "not considered yet";
+  decide_soon(state, now_s, id + (job.paused ? " is paused" : " goes on"));
+  return id + (job.paused ? " is paused" : " goes on");
+}
+
+void handle(ClusterState& state, const Command& event, double now_s) {
   std::string problem;
-  Job* const job = find(event.job, event.owner, problem);
+  Job* const job = find_job(state, event.job, event.owner, problem);
   const auto answer = [&](Outcome outcome, const std::string& text) {
-    actions_.emplace_back(Answer{event.request, outcome, text, job == nullptr ? 0 : job->id});
+    state.actions.emplace_back(Answer{event.request, outcome, text, job == nullptr ? 0 : job->id});
   };
   if (job == nullptr) return answer(Outcome::kUnavailable, problem);
   if (!may_act_on(event.owner, *job)) {
@@ -138,38 +168,12 @@ void Cluster::handle(const Command& event, double now_s) {
     return answer(Outcome::kNotPermitted, "user " + event.owner.name + " may give at most priority " +
                                               std::to_string(event.limits.priority) + " (limits.priority)");
   }
-  if (event.order == Order::kPause && at_work(*job)) {
+  if (event.order == Order::kPause && at_work(state, *job)) {
     return answer(Outcome::kInvalid, "job " + id_text(job->id) +
                                          " writes no checkpoints, so it cannot be paused; set checkpoint.directory, or "
                                          "suspended_per_slot in the cluster's file");
   }
-  answer(Outcome::kDone, carry_out(*job, event, now_s));
-}
-
-std::string Cluster::carry_out(Job& job, const Command& command, double now_s) {
-  const std::string id = id_text(job.id);
-  const Order order = command.order;
-  if (order == Order::kPause && job.paused) return id + " is paused already";
-  if (order == Order::kResume && !job.paused) return id + " is not paused";
-  if (order == Order::kCancel && job.phase == Phase::kEnding) return id + " is ending already";
-  write(record::Ordered{job.id, order, command.priority, command.owner.name});
-  if (order == Order::kCancel) {
-    end(job, "cancelled by " + command.owner.name, now_s);
-    return id + (job.live() ? " is to end" : " is cancelled");
-  }
-  if (order == Order::kPriority) {
-    change_priority(job, command.priority, now_s);
-    return id + " has priority " + std::to_string(command.priority);
-  }
-  job.paused = order == Order::kPause;
-  job.why = job.paused ? "paused by " + command.owner.name : "not considered yet";
-  decide_soon(now_s, id + (job.paused ? " is paused" : " goes on"));
-  return id + (job.paused ? " is paused" : " goes on");
-}
-
-void Cluster::change_priority(Job& job, std::int32_t priority, double now_s) {
-  job.spec.priority = priority;
-  decide_soon(now_s, id_text(job.id) + " has another priority");
+  answer(Outcome::kDone, carry_out(state, *job, event, now_s));
 }
 
 }  // namespace elastictrain::jobs

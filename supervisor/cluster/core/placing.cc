@@ -5,6 +5,7 @@
 
 #include "heuristics/placement/placement.h"
 #include "supervisor/cluster/core/deciding.h"
+#include "supervisor/cluster/core/handling.h"
 
 namespace elastictrain::jobs {
 
@@ -92,11 +93,11 @@ std::vector<placement::Piece> pieces_of(const Slots& slots) {
   return pieces;
 }
 
-std::vector<std::uint32_t> Cluster::room_for(const Job& job, const std::vector<std::uint32_t>& free) const {
+std::vector<std::uint32_t> room_for(const ClusterState& state, const Job& job, const std::vector<std::uint32_t>& free) {
   std::vector<std::uint32_t> room = free;
   for (std::uint32_t host = 0; host < room.size(); ++host) {
     const auto& asked = job.spec.hosts;
-    const bool allowed = asked.empty() || std::find(asked.begin(), asked.end(), hosts_[host].name) != asked.end();
+    const bool allowed = asked.empty() || std::find(asked.begin(), asked.end(), state.hosts[host].name) != asked.end();
     const bool lost = job.has_lost(host);
     if (!allowed || lost) room[host] = 0;
   }
@@ -105,21 +106,21 @@ std::vector<std::uint32_t> Cluster::room_for(const Job& job, const std::vector<s
 
 // Without the slots that other jobs have and keep: nobody moves to a host that this one has found lost for the sake of
 // a size that it can do without.
-std::vector<std::uint32_t> Cluster::room_beside(const Round& round, std::size_t place,
-                                                const std::vector<Slots>& planned,
-                                                const std::vector<std::uint32_t>& free) const {
+static std::vector<std::uint32_t> room_beside(const ClusterState& state, const Round& round, std::size_t place,
+                                              const std::vector<Slots>& planned,
+                                              const std::vector<std::uint32_t>& free) {
   std::vector<std::uint32_t> room = free;
   for (std::size_t other = 0; other < round.jobs.size(); ++other) {
     if (other == place || !round.reserved[other].empty()) continue;
     const std::size_t kept = std::min<std::size_t>(round.shares[other], planned[other].size());
     for (std::size_t i = 0; i < kept; ++i) room[planned[other][i].host] -= room[planned[other][i].host] > 0 ? 1 : 0;
   }
-  return room_for(*round.jobs[place], room);
+  return room_for(state, *round.jobs[place], room);
 }
 
-std::vector<placement::Piece> Cluster::pieces_within(const Round& round, std::size_t place,
-                                                     const std::vector<Slots>& planned,
-                                                     const std::vector<std::uint32_t>& room) const {
+static std::vector<placement::Piece> pieces_within(const Round& round, std::size_t place,
+                                                   const std::vector<Slots>& planned,
+                                                   const std::vector<std::uint32_t>& room) {
   const JobSpec& spec = round.jobs[place]->spec;
   std::vector<std::uint32_t> left = room;
   placement::Job asked{round.shares[place], spec.one_host || spec.most_hosts == 1, pieces_of(planned[place])};
@@ -130,8 +131,8 @@ std::vector<placement::Piece> Cluster::pieces_within(const Round& round, std::si
 }
 
 // Jobs that may not use every host are placed first, each alone; then all others together.
-std::vector<std::vector<placement::Piece>> Cluster::pieces(const Round& round,
-                                                           const std::vector<Slots>& planned) const {
+static std::vector<std::vector<placement::Piece>> pieces_for(const ClusterState& state, const Round& round,
+                                                             const std::vector<Slots>& planned) {
   std::vector<std::uint32_t> free;
   for (const auto& host : round.open) {
     free.push_back(static_cast<std::uint32_t>(std::count(host.begin(), host.end(), true)));
@@ -149,10 +150,10 @@ std::vector<std::vector<placement::Piece>> Cluster::pieces(const Round& round,
       continue;
     }
     if (job.spec.hosts.empty()) {
-      pieces[place] = pieces_within(round, place, planned, room_beside(round, place, planned, free));
+      pieces[place] = pieces_within(round, place, planned, room_beside(state, round, place, planned, free));
     }
     if (placement::Placed{pieces[place]}.slots() < job.spec.min) {
-      pieces[place] = pieces_within(round, place, planned, room_for(job, free));
+      pieces[place] = pieces_within(round, place, planned, room_for(state, job, free));
     }
     for (const auto& piece : pieces[place]) free[piece.host] -= piece.slots;
   }
@@ -172,9 +173,9 @@ std::vector<std::vector<placement::Piece>> Cluster::pieces(const Round& round,
 }
 
 // The most slots that hosts that it asks for have.
-std::uint32_t Cluster::reach_of(const JobSpec& spec) const {
+std::uint32_t reach_of(const ClusterState& state, const JobSpec& spec) {
   std::vector<std::uint32_t> slots;
-  for (const HostLine& host : hosts_) {
+  for (const HostLine& host : state.hosts) {
     const bool allowed =
         spec.hosts.empty() || std::find(spec.hosts.begin(), spec.hosts.end(), host.name) != spec.hosts.end();
     if (allowed) slots.push_back(host.slots);
@@ -188,7 +189,8 @@ std::uint32_t Cluster::reach_of(const JobSpec& spec) const {
 }
 
 // What is left in pieces may hold a job at a smaller size.
-void Cluster::place_smaller(const Round& round, std::vector<std::vector<placement::Piece>>& placed) const {
+static void place_smaller(const ClusterState& state, const Round& round,
+                          std::vector<std::vector<placement::Piece>>& placed) {
   std::vector<std::uint32_t> free;
   for (const auto& host : round.open) {
     free.push_back(static_cast<std::uint32_t>(std::count(host.begin(), host.end(), true)));
@@ -202,7 +204,7 @@ void Cluster::place_smaller(const Round& round, std::vector<std::vector<placemen
     if (round.shares[place] == 0 || placement::Placed{placed[place]}.slots() >= job.spec.min) continue;
     for (const auto& piece : placed[place]) free[piece.host] += piece.slots;
     placed[place].clear();
-    const std::vector<std::uint32_t> room = room_for(job, free);
+    const std::vector<std::uint32_t> room = room_for(state, job, free);
     const bool one_host = job.spec.one_host || job.spec.most_hosts == 1;
     for (std::uint32_t slots = round.shares[place]; slots >= job.spec.min; --slots) {
       auto pieces = placement::place(room, {{slots, one_host, {}}}).front().pieces;
@@ -215,13 +217,13 @@ void Cluster::place_smaller(const Round& round, std::vector<std::vector<placemen
   }
 }
 
-void Cluster::place(Round& round) {
-  reserve(round);
+void place_jobs(ClusterState& state, Round& round) {
+  reserve_slots(state, round);
   std::vector<Slots> planned(round.jobs.size());
   for (std::size_t place = 0; place < round.jobs.size(); ++place) {
     const JobId job = round.jobs[place]->id;
-    planned[place] = book_.lease(job).hold ? book_.owned(job) : book_.planned(job);
-    // A guest has no share here: seat_guests() gives it the slots of its host.
+    planned[place] = state.book.lease(job).hold ? state.book.owned(job) : state.book.planned(job);
+    // A guest has no share here: seat_guests(state) gives it the slots of its host.
     const bool leaves_host = round.jobs[place]->beside != 0 &&
                              std::any_of(round.jobs.begin(), round.jobs.end(),
                                          [&](const Job* other) { return other->id == round.jobs[place]->beside; });
@@ -229,11 +231,11 @@ void Cluster::place(Round& round) {
     std::erase_if(planned[place],
                   [&](auto slot) { return !round.is_usable(slot) || !round.open[slot.host][slot.number]; });
   }
-  auto placed = pieces(round, planned);
-  place_smaller(round, placed);
+  auto placed = pieces_for(state, round, planned);
+  place_smaller(state, round, placed);
   round.slots_of.assign(round.jobs.size(), {});
-  Numbers numbers(round.open, [this](JobId job, heuristics::leases::Slot slot) {
-    return book_.owns(job, slot) ? job : book_.owner(slot);
+  Numbers numbers(round.open, [&](JobId job, heuristics::leases::Slot slot) {
+    return state.book.owns(job, slot) ? job : state.book.owner(slot);
   });
   for (std::size_t place = 0; place < round.jobs.size(); ++place) {
     round.slots_of[place] = round.reserved[place];
@@ -248,7 +250,7 @@ void Cluster::place(Round& round) {
     for (const auto& piece : placed[place]) numbers.add(round.jobs[place]->id, piece, slots);
     std::sort(slots.begin(), slots.end());
     const bool too_few = slots.size() < round.jobs[place]->spec.min;
-    if (too_few && !at_work(*round.jobs[place])) slots.clear();
+    if (too_few && !at_work(state, *round.jobs[place])) slots.clear();
   }
 }
 

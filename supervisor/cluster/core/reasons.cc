@@ -4,6 +4,7 @@
 
 #include "heuristics/sharing/policies.h"
 #include "supervisor/cluster/core/deciding.h"
+#include "supervisor/cluster/core/handling.h"
 
 namespace elastictrain::jobs {
 namespace sharing = heuristics::sharing;

@@ -2,7 +2,7 @@
 #include <algorithm>
 #include <type_traits>
 
-#include "supervisor/cluster/core/cluster.h"
+#include "supervisor/cluster/core/handling.h"
 
 namespace elastictrain::jobs {
 namespace {
@@ -165,12 +165,14 @@ struct Recall {
 
 }  // namespace
 
-void Cluster::recall(const Record& record, double now_s) {
-  std::visit(Recall{jobs_, book_, hosts_, helpers_, lengths_, last_job_, settings_, now_s}, record);
-  forget_old();
+void recall_record(ClusterState& state, const Record& record, double now_s) {
+  std::visit(
+      Recall{state.jobs, state.book, state.hosts, state.helpers, state.lengths, state.last_job, state.settings, now_s},
+      record);
+  forget_old(state);
 }
 
-bool Cluster::needs(const Record& record) const {
+bool needs(const ClusterState& state, const Record& record) {
   return std::visit(
       [&](const auto& one) {
         using One = std::decay_t<decltype(one)>;
@@ -179,43 +181,44 @@ bool Cluster::needs(const Record& record) const {
         } else if constexpr (std::is_same_v<One, record::Hosts>) {
           return true;
         } else if constexpr (std::is_same_v<One, record::Helpers>) {
-          return one.change.helpers == helpers_;
+          return one.change.helpers == state.helpers;
         } else if constexpr (std::is_same_v<One, record::Decided>) {
           return std::any_of(one.shares.begin(), one.shares.end(), [&](const record::Share& share) {
-            const auto found = jobs_.find(share.job);
-            return found != jobs_.end() && found->second.live();
+            const auto found = state.jobs.find(share.job);
+            return found != state.jobs.end() && found->second.live();
           });
         } else if constexpr (std::is_same_v<One, record::Learned>) {
-          const auto found = jobs_.find(one.job);
-          return found != jobs_.end() && ((one.start_s > 0 && one.start_s == found->second.measured_start_s) ||
-                                          (one.samples_total && one.samples_total == found->second.spec.samples_total));
+          const auto found = state.jobs.find(one.job);
+          return found != state.jobs.end() &&
+                 ((one.start_s > 0 && one.start_s == found->second.measured_start_s) ||
+                  (one.samples_total && one.samples_total == found->second.spec.samples_total));
         } else {
-          return jobs_.contains(one.job) || one.job == last_job_;  // no later job has its number
+          return state.jobs.contains(one.job) || one.job == state.last_job;  // no later job has its number
         }
       },
       record);
 }
 
-std::vector<std::string> Cluster::broken_rules() const {
-  std::vector<std::string> broken = book_.broken_rules();
+std::vector<std::string> broken_rules(const ClusterState& state) {
+  std::vector<std::string> broken = state.book.broken_rules();
   std::map<std::uint32_t, std::uint32_t> slots_of_user;
-  for (const auto& [id, job] : jobs_) {
-    const auto& lease = book_.lease(id);
-    if (!job.live() && !book_.owned(id).empty()) broken.push_back(id_text(id) + " has ended and has slots");
+  for (const auto& [id, job] : state.jobs) {
+    const auto& lease = state.book.lease(id);
+    if (!job.live() && !state.book.owned(id).empty()) broken.push_back(id_text(id) + " has ended and has slots");
     if (job.phase == Phase::kJoined && job.connection == 0) {
       broken.push_back(id_text(id) + " has joined without a connection");
     }
-    if (job.connection != 0 && connections_.at(job.connection) != id)
+    if (job.connection != 0 && state.connections.at(job.connection) != id)
       broken.push_back(id_text(id) + " has another's connection");
     if (!job.live()) continue;
     const bool gives_up = pinned(job) || lease.hold;
     if (!gives_up) slots_of_user[job.owner.uid] += static_cast<std::uint32_t>(lease.slots.size());
     for (const auto slot : lease.slots) {
-      if (slot.host >= hosts_.size()) broken.push_back(id_text(id) + " has a slot of a host that is not there");
+      if (slot.host >= state.hosts.size()) broken.push_back(id_text(id) + " has a slot of a host that is not there");
     }
   }
-  for (const auto& [id, job] : jobs_) {
-    if (!job.live() || job.limits.slots == kNoLimit || resuming_ || decide_s_ != kNever) continue;
+  for (const auto& [id, job] : state.jobs) {
+    if (!job.live() || job.limits.slots == kNoLimit || state.resuming || state.decide_s != kNever) continue;
     if (slots_of_user[job.owner.uid] > job.limits.slots)
       broken.push_back("user " + job.owner.name + " is above the limit");
   }
