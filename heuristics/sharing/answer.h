@@ -1,9 +1,9 @@
 // Purpose: turns the answer of a policy from outside into a decision about the view that it was given, if it can be
 // one.
 //
-// A job gets at most as many slots as its throughput says that it can use. One that is not named keeps what it holds, as
-// far as the others leave it. All else that does not fit is a problem, and then there is no decision: an unknown job, a
-// job twice, more slots than there are, a guest whose host is none. Pure.
+// A job gets at most as many slots as its throughput says that it can use. One that is not named keeps what it holds,
+// as far as the others leave it. All else that does not fit is a problem, and then there is no decision: an unknown
+// job, a job twice, more slots than there are, a guest whose host is none. Pure.
 #pragma once
 
 #include <cstdint>

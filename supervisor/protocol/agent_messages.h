@@ -113,16 +113,15 @@ struct FromWorker {
   WorkerUp message;
 };
 
-// One per heartbeat period: shows that the agent is alive and combines the heartbeats of its workers. Only workers
-// whose numbers changed are listed; `quiet_ms` is how long the agent has received nothing from a worker that should
-// send.
 struct WorkerSample {
   WorkerId worker;
-  std::uint64_t quiet_ms = 0;
+  std::uint64_t quiet_ms = 0;  // since the agent received something from this worker, if it should send
   WorkerHeartbeat heartbeat;
   std::uint64_t cpu_ms = 0;  // CPU time of the process so far, from the kernel
   bool stopped = false;      // by a signal or a debugger
 };
+// One per heartbeat period: shows that the agent is alive and combines the heartbeats of its workers. Only workers
+// whose numbers changed are listed.
 struct AgentReport {
   std::uint64_t sequence = 0;
   std::vector<WorkerSample> workers;

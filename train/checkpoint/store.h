@@ -68,10 +68,10 @@ class Store {
   std::string directory_;
 };
 
-// One U8 tensor per buffer.
 // In the order of the file: by the size of their elements, the largest first, so that each tensor is aligned for its
 // type. Buffers of one size keep their order.
 std::vector<const state::Buffer*> in_file_order(const state::StateBuffers& buffers);
+// One tensor per buffer, in that order; a buffer without a type is a vector of U8.
 std::vector<Tensor> tensors_of(const state::StateBuffers& buffers);
 
 }  // namespace elastictrain::checkpoint

@@ -1,6 +1,7 @@
 // Purpose: values that the program adds to a checkpoint, by name: they belong to one step, and only a checkpoint of
 // that very step has them. A run that resumes gives them back.
-// Ownership: the program's; copies. Thread: the training thread. Failure: attach() throws SessionError beyond the limit.
+// Ownership: the program's; copies. Thread: the training thread. Failure: attach() throws SessionError beyond the
+// limit.
 #pragma once
 
 #include <cstddef>

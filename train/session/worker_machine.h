@@ -20,7 +20,8 @@
 //                       A worker at resume_step without the complete state may keep its open step instead, since
 //                       its batch is empty: enter_loop() at its current step.
 //   between  (the program's own collective) enter_collective() -> leave_collective() | collective_failed(), then as
-//   halted end      (data used up) enter_collective() -> finished() | collective_failed(), then as halted
+//            halted
+//   end      (data used up) enter_collective() -> finished() | collective_failed(), then as halted
 #pragma once
 
 #include <cstdint>

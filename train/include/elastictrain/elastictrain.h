@@ -301,14 +301,14 @@ ET_API et_status et_request_topology(et_session* session, const char* name);
 ET_API et_status et_step_based_schedule(const char* schedule, uint64_t step, uint32_t* workers);
 /* Up to 1,000 notes at once and 50 a second; the rest is dropped and counted. A value has at most 64 KiB. */
 ET_API et_status et_note(et_session* session, const char* key, const char* value);
-/* What the open step's commit will do, the same on all members: any of et_boundary_part. Behind the step's last sum; on
- * all workers if the step has none. */
 typedef enum et_boundary_part {
   ET_BOUNDARY_CHECKPOINT = 1,
   ET_BOUNDARY_CHANGE = 2,
   ET_BOUNDARY_STOP = 4,
   ET_BOUNDARY_END = 8 /* of the data */
 } et_boundary_part;
+/* What the open step's commit will do, the same on all members: any of et_boundary_part. Behind the step's last sum; on
+ * all workers if the step has none. */
 ET_API et_status et_boundary(et_session* session, uint32_t* parts);
 /* Behind the step's sums: values that must be equal on all ranks are not. The newest members go, and it returns when
  * the others have repeated the sums; ET_ERROR_SESSION if nobody is newer than the others. */
