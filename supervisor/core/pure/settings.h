@@ -32,10 +32,10 @@ enum class OnFailure : std::uint8_t { kReplace, kShrink, kStop };
 // The class under which a loss is counted.
 enum class FailureClass : std::uint8_t { kCrash, kHang, kPreemption, kInfrastructure };
 
-// How many losses of a class a run tolerates within the window before it ends; kUnlimited: any number.
-inline constexpr std::uint32_t kUnlimited = ~std::uint32_t{0};
+inline constexpr std::uint32_t kUnlimited = ~std::uint32_t{0};  // of a limit: any number
 struct FailureSettings {
   OnFailure on_failure = OnFailure::kReplace;
+  // Losses of a class that a run tolerates within `window` before it ends.
   std::uint32_t max_crashes = 10;                 // the program exited by itself: exit status, signal, out of memory
   std::uint32_t max_hangs = 10;                   // it was ended because it made no progress
   std::uint32_t max_infrastructure = kUnlimited;  // host, agent, network
