@@ -14,11 +14,11 @@ namespace {
 
 using std::chrono::milliseconds;
 
-constexpr milliseconds kHelloDeadline{5'000};
-constexpr milliseconds kCopyAllowance{150'000};  // for a launcher that may have to copy the binary
-constexpr milliseconds kForgetAfterLoss{5'000};  // of an agent that was told to end
-constexpr milliseconds kLastWords{1'000};        // for data of an exited process that is still in its connection
-constexpr milliseconds kForgetAfterGrace{2'000};
+constexpr milliseconds kHelloDeadline{5'000};     // from a connection to its AgentHello
+constexpr milliseconds kCopyAllowance{150'000};   // for a launcher that may have to copy the binary
+constexpr milliseconds kForgetAfterLoss{5'000};   // of an agent that was told to end
+constexpr milliseconds kLastWords{1'000};         // for data of an exited process that is still in its connection
+constexpr milliseconds kForgetAfterGrace{2'000};  // of an agent that was told to end and is still connected
 // More wait until the next tick: agents share the supervisor's thread. An agent brings as much after it was away, or
 // with many workers that write notes.
 constexpr std::uint32_t kMaxFramesPerTick = 20'000;

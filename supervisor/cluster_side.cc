@@ -10,7 +10,7 @@ namespace {
 
 using std::chrono::milliseconds;
 
-constexpr milliseconds kPeriod{1'000};
+constexpr milliseconds kPeriod{1'000};  // of reports
 constexpr milliseconds kSoon{20};       // changes of one moment are one report
 constexpr Millis kGuardianEnds{2'000};  // the workers of an agent whose process has exited
 constexpr Millis kMargin{5'000};        // clocks and loaded machines

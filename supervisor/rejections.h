@@ -27,7 +27,7 @@ class Rejections {
   }
 
  private:
-  static constexpr std::uint64_t kReportedSingly = 5;
+  static constexpr std::uint64_t kReportedSingly = 5;  // in each period
   Report report_;
   std::uint64_t in_period_ = 0;
   std::string last_address_;

@@ -21,7 +21,7 @@ using std::chrono::milliseconds;
 
 constexpr milliseconds kAgentsEnd{3'000};     // in addition to the grace
 constexpr milliseconds kProcessesEnd{5'000};  // after TERM and KILL
-constexpr milliseconds kAnswersEnd{2'000};
+constexpr milliseconds kAnswersEnd{2'000};    // for the last answers to clients
 
 // Every agent is a connection; the default soft limit of 1,024 descriptors is too low for a thousand of them.
 void raise_descriptor_limit() {

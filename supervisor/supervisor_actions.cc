@@ -15,7 +15,7 @@
 namespace elastictrain {
 namespace {
 
-constexpr std::chrono::milliseconds kFiguresPeriod{100};
+constexpr std::chrono::milliseconds kFiguresPeriod{100};  // between two updates of the figures that are shown
 
 core::record::Decided record_of(const heuristics::JobDecision& decision, const std::string& policy) {
   core::record::Decided decided;

@@ -12,7 +12,7 @@
 namespace elastictrain {
 namespace {
 
-constexpr std::chrono::seconds kRejectionPeriod{1};
+constexpr std::chrono::seconds kRejectionPeriod{1};  // of reports of refused connections
 constexpr std::size_t kMaxWaitingRequests = 256;
 
 }  // namespace

@@ -37,7 +37,7 @@
 namespace elastictrain::cli {
 namespace {
 
-constexpr double kClockLimit_s = 1.0;
+constexpr double kClockLimit_s = 1.0;  // beyond it, times in logs do not match
 
 // Keys of the trainer and of ssh are shown only where they are used.
 bool is_shown(const RunConfig& config, const RunPlan& plan, const KeySpec& key) {

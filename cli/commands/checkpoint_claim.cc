@@ -23,8 +23,8 @@ namespace fs = std::filesystem;
 using Json = nlohmann::json;
 
 constexpr const char* kName = "claim.json";
-constexpr std::chrono::seconds kBeat{10};
-constexpr double kDeadAfterS = 60;  // of a clock on another machine
+constexpr std::chrono::seconds kBeat{10};  // between two looks of the owner at the file
+constexpr double kDeadAfterS = 60;         // of a clock on another machine
 
 struct Claim {
   std::string run;

@@ -28,7 +28,7 @@ namespace elastictrain::cli {
 namespace {
 
 constexpr const char* kCommand = "plan";
-constexpr std::uint64_t kMeasuringInterval_ms = 250;
+constexpr std::uint64_t kMeasuringInterval_ms = 250;  // between two decisions of the policy that measures, at most
 constexpr const char* kMeasuringPolicy = "scavenger";
 constexpr const char* kDetails = R"(
 Where the figures come from:

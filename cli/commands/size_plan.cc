@@ -17,7 +17,7 @@ namespace {
 using heuristics::Goal;
 using heuristics::StepTimePoint;
 
-constexpr double kUnknownSamples = 1e6;
+constexpr double kUnknownSamples = 1e6;   // of a job that does not say how many
 constexpr std::uint32_t kMaxBatches = 9;  // compared for each size
 
 struct Job {

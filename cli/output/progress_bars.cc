@@ -6,9 +6,9 @@
 namespace elastictrain::cli {
 namespace {
 
-constexpr std::chrono::seconds kLineEvery{10};
-constexpr std::chrono::seconds kShownFor{60};
-constexpr std::size_t kMostShown = 4;
+constexpr std::chrono::seconds kLineEvery{10};  // where the output is no terminal
+constexpr std::chrono::seconds kShownFor{60};   // since the bar's last state
+constexpr std::size_t kMostShown = 4;           // at the bottom of a terminal
 
 }  // namespace
 

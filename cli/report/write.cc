@@ -33,7 +33,7 @@ class ViewChoice {
   }
 
  private:
-  static constexpr std::size_t kHeadBytes = 160;
+  static constexpr std::size_t kHeadBytes = 160;  // of a record, which hold its number, its times and its event
   static constexpr double kSpacing = 1.0 / 400;
   double last_s_ = 0;
 };

@@ -17,7 +17,7 @@ constexpr std::size_t kWideColumns = 100;  // from here on a worker's times are 
 constexpr std::size_t kTallRows = 40;      // from here on hosts have a table
 constexpr std::size_t kSmallestChart = 3;
 constexpr std::size_t kHostColumns = 14;
-constexpr double kSlowFactor = 1.25;
+constexpr double kSlowFactor = 1.25;  // of the usual compute time, from which on a worker is slow
 
 std::string repeated(const std::string& text, std::size_t times) {
   std::string out;

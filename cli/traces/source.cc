@@ -12,7 +12,7 @@
 namespace elastictrain::cli {
 namespace {
 
-constexpr std::size_t kTarBlock = 512;
+constexpr std::size_t kTarBlock = 512;  // bytes, of the tar format
 constexpr const char* kClusterJournal = "journal.jsonl";
 
 Error unreadable(const std::string& path, const std::string& what) {

@@ -9,8 +9,8 @@ namespace {
 
 constexpr std::size_t kReadBlockBytes = 64 << 10;
 constexpr std::size_t kBufferBytes = 1 << 20;
-constexpr std::chrono::milliseconds kPartialLineIdle{200};
-constexpr std::chrono::seconds kProgressEvery{2};
+constexpr std::chrono::milliseconds kPartialLineIdle{200};  // without more of a line, whose beginning is then passed on
+constexpr std::chrono::seconds kProgressEvery{2};           // between two states of a progress bar
 
 }  // namespace
 

@@ -9,7 +9,7 @@
 namespace elastictrain::launcher {
 namespace {
 
-constexpr int kSrunFailed = 255;
+constexpr int kSrunFailed = 255;  // status of srun's own failures, as SLURM_EXIT_ERROR sets it
 
 }  // namespace
 

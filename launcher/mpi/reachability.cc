@@ -8,7 +8,7 @@
 namespace elastictrain::launcher {
 namespace {
 
-constexpr std::size_t kAtOnce = 32;
+constexpr std::size_t kAtOnce = 32;  // machines that are asked
 
 std::string problem_of(const CommandEnd& end) {
   const std::string answer = last_lines(end.error_text);

@@ -49,7 +49,7 @@ std::string how_to_run(const std::string& program) {
 
 // Behind "#!": the interpreter and its argument, which is one for the kernel. Empty: the file is no script.
 std::vector<std::string> interpreter_of(const fs::path& file) {
-  constexpr std::size_t kKernelReads = 256;
+  constexpr std::size_t kKernelReads = 256;  // of a file, to find its interpreter (BINPRM_BUF_SIZE)
   std::ifstream content(file, std::ios::binary);
   std::string line(kKernelReads, '\0');
   content.read(line.data(), static_cast<std::streamsize>(line.size()));

@@ -19,7 +19,7 @@ namespace elastictrain::launcher {
 namespace {
 
 constexpr std::size_t kMaxSecretBytes = 4096;
-constexpr double kMinBits = 128;
+constexpr double kMinBits = 128;    // who records a connection can try secrets offline
 constexpr double kTolerance = 16;   // what chance may take from the estimate of 128 random bits
 constexpr double kBitsInWords = 2;  // of a letter
 constexpr double kBitsInRow = 1;    // of a character that continues a sequence

@@ -47,8 +47,8 @@ inline constexpr std::size_t kMaxTextBytes = 4096;
 inline constexpr std::size_t kMaxHosts = 16'384;
 inline constexpr std::uint32_t kMaxSlotsOfHost = 1024;
 inline constexpr std::uint32_t kMaxLeasedSlots = 100'000;
-inline constexpr std::uint64_t kMaxDeadline_s = 3650ull * 24 * 3600;
-inline constexpr std::int32_t kMaxPriority = 1000;  // and the least, negative
+inline constexpr std::uint64_t kMaxDeadline_s = 3650ull * 24 * 3600;  // ten years
+inline constexpr std::int32_t kMaxPriority = 1000;                    // and the least, negative
 inline constexpr std::size_t kMaxRates = 1024;
 inline constexpr std::uint64_t kMaxCount = 1'000'000'000'000'000;  // of samples, steps, bytes, versions
 

@@ -15,10 +15,10 @@ namespace elastictrain::policy {
 namespace {
 
 constexpr const char* kFixed = "fixed";
-constexpr double kFixedInterval_s = 10;
+constexpr double kFixedInterval_s = 10;  // a run of fixed size is only observed
 constexpr double kUsualInterval_s = 1;
 constexpr double kLookAgain_s = 1;
-constexpr std::size_t kMaxJournalledMembers = 256;
+constexpr std::size_t kMaxJournalledMembers = 256;  // a view of more is journalled without them
 constexpr double kSameFactor = 0.01;  // of the learning rate: a smaller change does not justify a new generation
 
 // In a replay, policies that look at the job as a whole decide the same without them.

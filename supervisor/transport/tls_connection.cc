@@ -16,11 +16,11 @@ namespace {
 
 using tcp = asio::ip::tcp;
 
-constexpr std::size_t kReadChunkBytes = 16 * 1024;  // one TLS record
-constexpr int kChunksPerTurn = 16;                  // then other connections get their turn
-constexpr std::size_t kGatherBytes = 64 * 1024;     // small frames are sent together up to this
-constexpr std::size_t kWriteBytesPerTurn = 1024 * 1024;
-constexpr unsigned int kUserTimeoutMs = 20'000;
+constexpr std::size_t kReadChunkBytes = 16 * 1024;       // one TLS record
+constexpr int kChunksPerTurn = 16;                       // then other connections get their turn
+constexpr std::size_t kGatherBytes = 64 * 1024;          // small frames are sent together up to this
+constexpr std::size_t kWriteBytesPerTurn = 1024 * 1024;  // as kChunksPerTurn
+constexpr unsigned int kUserTimeoutMs = 20'000;  // for data that the peer does not acknowledge (TCP_USER_TIMEOUT)
 constexpr std::chrono::seconds kCloseDeadline{5};
 
 std::string numeric_address(const tcp::endpoint& endpoint) {

@@ -23,7 +23,7 @@ constexpr double kUnreported_s = 2;
 
 constexpr int kPreempted = 75;          // a run's state is saved, it may be started again
 constexpr int kUnavailableStatus = 69;  // too few workers could start: a host was not there
-constexpr double kFirstDelay_s = 1;
+constexpr double kFirstDelay_s = 1;     // before a job that failed is started again; doubles with each failure in a row
 constexpr double kLongestDelay_s = 60;
 
 // A run ends with kUnavailableStatus also when it has too few workers left and has saved nothing: then there is nothing

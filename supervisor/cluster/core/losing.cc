@@ -10,7 +10,7 @@
 namespace elastictrain::jobs {
 namespace {
 
-constexpr double kFirstWait_s = 10;
+constexpr double kFirstWait_s = 10;  // before jobs are given the host again; doubles with each loss
 constexpr double kLongestWait_s = 600;
 constexpr double kForgotten_s = 60;  // after the wait, without another loss
 
