@@ -11,7 +11,7 @@
 namespace elastictrain::core {
 namespace {
 
-constexpr std::uint32_t kMostTries = 2;
+constexpr std::uint32_t kMostTries = 2;  // in a row, after which the run stays at its size
 
 bool contains(const std::vector<WorkerId>& ids, WorkerId id) {
   return std::find(ids.begin(), ids.end(), id) != ids.end();

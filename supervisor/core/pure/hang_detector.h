@@ -66,10 +66,10 @@ struct HangFinding {
 
 class HangDetector {
  public:
-  static constexpr std::uint32_t kUnlearned = 10;  // times hang_min, for a stopped worker while no step time is known
-  static constexpr std::uint32_t kWide = 4;
-  static constexpr std::uint32_t kWideWithCpu = 10;
-  static constexpr Step kVerifiedSteps = 100;
+  static constexpr std::uint32_t kUnlearned = 10;    // times hang_min, for a stopped worker while no step time is known
+  static constexpr std::uint32_t kWide = 4;          // times the limit, as above
+  static constexpr std::uint32_t kWideWithCpu = 10;  // likewise
+  static constexpr Step kVerifiedSteps = 100;        // after which standstills are counted anew
 
   // `longest_gap`: between two heartbeats of a worker whose agent is healthy. `seat_time`: for the arrival of a
   // joiner's state.
@@ -91,8 +91,8 @@ class HangDetector {
   Millis learned_step() const { return Millis(static_cast<std::int64_t>(common_us_ / 1000)); }
 
  private:
-  static constexpr std::size_t kSamples = 15;
-  static constexpr std::size_t kEnough = 3;
+  static constexpr std::size_t kSamples = 15;  // the newest means of a worker, of which the median is taken
+  static constexpr std::size_t kEnough = 3;    // of them for a median
 
   struct Record {
     Instant seen;        // last heartbeat

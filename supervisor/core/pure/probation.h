@@ -34,7 +34,7 @@ class Probation {
   // Those that train of the newest change up to `generation`.
   std::vector<WorkerId> suspects(const Roster& roster, Generation generation) const;
 
-  static constexpr Step kFirstSteps = 2;
+  static constexpr Step kFirstSteps = 2;  // after the end of an epoch
 
  private:
   struct Newcomer {
