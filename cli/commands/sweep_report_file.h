@@ -1,5 +1,5 @@
-// Purpose: what the trials of a sweep have reported, kept beside the sweep's state: a sweep that goes on has all of it,
-// also what the trials' logs have no room for any more.
+// Purpose: values that the trials of a sweep have reported, kept beside the sweep's state: a sweep that goes on has all
+// of them, also those that the trials' logs have no room for any more.
 //
 // One JSON object a line, which is appended: the trial, the values from the `first` one on, and where its log was read
 // up to. Ownership: the sweep. Thread: one. Errors: kIo, with the path. A torn line is none.

@@ -1,4 +1,4 @@
-// Purpose: what a cluster's journal says of its past: which jobs came when, what they turned out to be, how long their
+// Purpose: the past of a cluster from its journal: which jobs came when, what they turned out to be, how long their
 // workers took to start, when the cluster learned what, and what it decided. Pure.
 //
 // Times are seconds of the cluster's own clock, which stands still while there is no cluster process.
