@@ -24,7 +24,7 @@ struct SshOptions {
   std::uint64_t connect_timeout_ms = 10'000;
   std::uint64_t start_timeout_ms = 30'000;  // from ssh's start until its agent is connected to the supervisor
   std::uint64_t copy_timeout_ms = 120'000;  // for copying the binary
-  std::uint32_t parallelism = 10;  // sshd refuses some of more that are not authenticated yet (MaxStartups)
+  std::uint32_t parallelism = 10;           // sshd refuses some of more that are not authenticated yet (MaxStartups)
   bool copy_binary = true;
 };
 

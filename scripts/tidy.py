@@ -4,12 +4,17 @@ include each other at any depth, that no types of a pure folder hold or take eac
 forbidden, how long files and functions may be. Prints one line per offence and exits 1. Runs as a test (ctest -R tidy).
 
   tidy.py [ROOT]
+  tidy.py --format [ROOT]    whether clang-format 14 would change a file; 77 without that program
 """
 import pathlib
 import re
+import shutil
+import subprocess
 import sys
 
-ROOT = pathlib.Path(sys.argv[1] if len(sys.argv) > 1 else pathlib.Path(__file__).parent.parent).resolve()
+FORMATS = "--format" in sys.argv
+ARGUMENTS = [argument for argument in sys.argv[1:] if argument != "--format"]
+ROOT = pathlib.Path(ARGUMENTS[0] if ARGUMENTS else pathlib.Path(__file__).parent.parent).resolve()
 
 # folder -> our folders and headers that it may include (its own is implied). The longest matching prefix of a path
 # decides.
@@ -222,11 +227,35 @@ def check_lengths(path, text, offences):
             start = None
 
 
+def sources():
+    return [p for d in ("cli", "supervisor", "launcher", "heuristics", "train", "tests") for p in (ROOT / d).rglob("*")
+            if p.suffix in (".h", ".hpp", ".cc", ".c", ".cu")]
+
+
+def check_format():
+    """Other versions break lines in other places."""
+    program = shutil.which("clang-format-14") or shutil.which("clang-format")
+    version = subprocess.run([program, "--version"], capture_output=True, text=True).stdout if program else ""
+    if " version 14." not in version:
+        print("tidy: the format is not checked: no clang-format 14 (Debian's package clang-format)")
+        return 77
+    files, changed = sorted(str(file) for file in sources()), 0
+    for first in range(0, len(files), 100):
+        run = subprocess.run([program, "--dry-run", "-Werror", *files[first:first + 100]], capture_output=True, text=True)
+        for line in run.stderr.splitlines():
+            if "code should be clang-formatted" in line:
+                changed += 1
+                print(line)
+    print(f"tidy: {len(files)} files, {changed} places to format")
+    return 1 if changed else 0
+
+
 def main():
+    if FORMATS:
+        return check_format()
     offences = []
     arrows, types = {}, {}
-    files = [p for d in ("cli", "supervisor", "launcher", "heuristics", "train", "tests") for p in (ROOT / d).rglob("*")
-             if p.suffix in (".h", ".hpp", ".cc", ".c", ".cu")]
+    files = sources()
     for file in sorted(files):
         path = file.relative_to(ROOT).as_posix()
         text = file.read_text()

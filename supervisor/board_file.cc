@@ -24,7 +24,6 @@ std::string frame_of(WorkerId worker, const protocol::BoardPut& put) {
   return protocol::encode_frame(protocol::AgentUp(protocol::FromWorker{worker, put}));
 }
 
-
 }  // namespace
 
 BoardFile::~BoardFile() {

@@ -12,5 +12,4 @@ struct WorkerProgram {
   std::string working_directory;         // empty: the agent's own
 };
 
-
 }  // namespace elastictrain

@@ -49,9 +49,9 @@ struct ChoiceFailed {
 std::variant<RunChoice, ChoiceFailed> choose_run(const RunFlags& flags, const std::vector<std::string>& program,
                                                  std::optional<Loaded> loaded = std::nullopt);
 
-// checkpoint.directory of this run, with its name in the place of each "{run}"; empty: none. Jobs of a cluster often have
-// the same file, so a directory without "{run}" is there that of a subdirectory for each, unless checkpoint.adopt asks
-// for the directory itself.
+// checkpoint.directory of this run, with its name in the place of each "{run}"; empty: none. Jobs of a cluster often
+// have the same file, so a directory without "{run}" is there that of a subdirectory for each, unless checkpoint.adopt
+// asks for the directory itself.
 std::string checkpoint_directory_of(const RunConfig& config, const std::string& run);
 
 }  // namespace elastictrain::cli

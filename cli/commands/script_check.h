@@ -9,8 +9,8 @@
 
 namespace elastictrain::cli {
 
-// `program`: a Python script, with or without its interpreter, and its arguments. Returns an exit status, and only where
-// nothing was tried; otherwise this process becomes the one that tries.
+// `program`: a Python script, with or without its interpreter, and its arguments. Returns an exit status, and only
+// where nothing was tried; otherwise this process becomes the one that tries.
 int check_script(const std::vector<std::string>& program);
 
 }  // namespace elastictrain::cli

@@ -57,7 +57,8 @@ int print_cluster(const StatusFlags& flags) {
   if (answer.status != 0) return show_answer("status", answer);
   const auto& cluster = answer.object["cluster"];
   if (!begin_again(flags)) return kExitFailure;
-  std::cout << (flags.json ? json_text(cluster) + "\n" : render_cluster_status(in_one_line(cluster), room_of(STDOUT_FILENO)))
+  std::cout << (flags.json ? json_text(cluster) + "\n"
+                           : render_cluster_status(in_one_line(cluster), room_of(STDOUT_FILENO)))
             << std::flush;
   return std::cout ? kExitSuccess : kExitFailure;
 }
@@ -74,7 +75,8 @@ int print_once(const StatusFlags& flags) {
   if (!answer.ok()) return complain("status", answer.error());
   const nlohmann::json status = answer->value("status", nlohmann::json::object());
   if (!begin_again(flags)) return kExitFailure;
-  std::cout << (flags.json ? json_text(status) + "\n" : render_status(in_one_line(status), room_of(STDOUT_FILENO))) << std::flush;
+  std::cout << (flags.json ? json_text(status) + "\n" : render_status(in_one_line(status), room_of(STDOUT_FILENO)))
+            << std::flush;
   return std::cout ? kExitSuccess : kExitFailure;
 }
 

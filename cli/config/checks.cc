@@ -62,7 +62,8 @@ Status check_module(std::string_view text) {
     if (dot == std::string_view::npos) break;
     rest.remove_prefix(dot + 1);
   }
-  return good ? Status() : Status(wrong(text, "is not the name of a Python module, such as torch or my_package.models"));
+  return good ? Status()
+              : Status(wrong(text, "is not the name of a Python module, such as torch or my_package.models"));
 }
 
 Status check_word(std::string_view text) {

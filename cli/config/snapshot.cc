@@ -1,6 +1,5 @@
 #include "cli/config/snapshot.h"
 
-
 #include "cli/config/key_value.h"
 #include "cli/config/schema.h"
 #include "supervisor/protocol/json_text.h"

@@ -14,6 +14,6 @@ std::string format_number(double value, int digits);  // fixed point
 inline bool is_reported(double loss) {
   return loss != 0;
 }
-std::string format_loss(double value);                // four significant digits
+std::string format_loss(double value);  // four significant digits
 
 }  // namespace elastictrain::cli

@@ -2,9 +2,9 @@
 //
 // Mode "efficiency" (ours): the largest global batch in which the value of a sample, relative to one in a very small
 // batch, is at least the given share: noise / (noise + batch). At 0.5 the batch equals the noise scale. It waits until
-// the noise scale is known well enough, or surely asks for a larger batch, and changes by at most a factor at a time. Mode "kungfu" (KungFu Fig. 4,
-// algorithms B7): an average of |noise scale| / batch, each value clipped to half and twice the average. Each epoch in
-// which it has grown doubles the batch.
+// the noise scale is known well enough, or surely asks for a larger batch, and changes by at most a factor at a time.
+// Mode "kungfu" (KungFu Fig. 4, algorithms B7): an average of |noise scale| / batch, each value clipped to half and
+// twice the average. Each epoch in which it has grown doubles the batch.
 #pragma once
 
 #include "heuristics/noise/noise_scale.h"

@@ -46,10 +46,9 @@ double fit_loss(const GoodputParameters& parameters, const std::vector<GoodputSa
 
 // Within bounds of 1e-8 and more. The priors decide where observations are missing: what was not seen costs nothing (so
 // a job tries it), except that several hosts cost at least 1.1 times one. With a single batch, ac is half the mean
-// gradient time. If neither gradients nor one worker alone were measured, as much of a step counts as computation as the
-// samples allow: all of it if they are of one size.
-// Returns nothing without a usable sample.
-// `before` is the last fit of the same job; it speeds up the next one.
+// gradient time. If neither gradients nor one worker alone were measured, as much of a step counts as computation as
+// the samples allow: all of it if they are of one size. Returns nothing without a usable sample. `before` is the last
+// fit of the same job; it speeds up the next one.
 std::optional<GoodputParameters> fit_goodput(const std::vector<GoodputSample>& samples,
                                              const std::optional<GoodputParameters>& before = std::nullopt);
 

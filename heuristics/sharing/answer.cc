@@ -54,7 +54,8 @@ class Fitting {
     decision_.grants[place].slots = slots;
     decision_.grants[place].beside = beside;
     if (beside != kNoJob) return;
-    if (slots > left_) return complain("more slots are given than the " + std::to_string(view_.slots) + " that there are");
+    if (slots > left_)
+      return complain("more slots are given than the " + std::to_string(view_.slots) + " that there are");
     left_ -= slots;
   }
 

@@ -23,7 +23,8 @@ namespace {
 Status leave_launch_proxy(bool tied) {
   const pid_t launched = ::getpid();
   const pid_t agent = ::fork();
-  if (agent < 0) return Error{ErrorCode::kUnavailable, std::string("no process for the agent: ") + std::strerror(errno)};
+  if (agent < 0)
+    return Error{ErrorCode::kUnavailable, std::string("no process for the agent: ") + std::strerror(errno)};
   if (agent > 0) act_as_proxy_for(agent);
   if (!tied) return {};
   ::prctl(PR_SET_PDEATHSIG, SIGKILL);

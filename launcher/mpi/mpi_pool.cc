@@ -1,8 +1,8 @@
+#include <algorithm>
 #include <asio/error_code.hpp>
 #include <asio/io_context.hpp>
 #include <asio/post.hpp>
 #include <asio/steady_timer.hpp>
-#include <algorithm>
 #include <map>
 #include <optional>
 #include <set>
@@ -63,8 +63,7 @@ class MpiPool : public Launcher {
   };
 
   std::vector<std::string> arguments(const std::vector<Host>& machines, const std::string& file) const {
-    return mpi_pool_command(options_.tool, options_.around, machines,
-                            {program_.path, "agent", "--mpi-pool", file});
+    return mpi_pool_command(options_.tool, options_.around, machines, {program_.path, "agent", "--mpi-pool", file});
   }
   void replace(const std::string& host);
   void gather();
@@ -87,13 +86,13 @@ class MpiPool : public Launcher {
   LaunchSink sink_;
   AgentProgram program_;
   std::map<std::string, std::string> places_;  // rank to machine
-  std::map<std::string, AgentSpec> waiting_;  // by host; not started yet
-  std::map<AgentId, Launched> launched_;      // not reported yet; they may outlive their command
-  std::set<std::string> adopted_;             // hosts whose agents another supervisor has launched
+  std::map<std::string, AgentSpec> waiting_;   // by host; not started yet
+  std::map<AgentId, Launched> launched_;       // not reported yet; they may outlive their command
+  std::set<std::string> adopted_;              // hosts whose agents another supervisor has launched
   std::unique_ptr<Reachability> reachability_;
   std::optional<PoolFile> file_;
   std::shared_ptr<Command> command_;
-  bool is_whole_ = false;  // all agents of the command are or were connected
+  bool is_whole_ = false;     // all agents of the command are or were connected
   bool is_to_begin_ = false;  // once the rest of the command has exited
   bool stop_requested_ = false;
   asio::steady_timer gather_timer_;

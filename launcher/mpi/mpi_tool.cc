@@ -1,7 +1,7 @@
 #include "launcher/mpi/mpi_tool.h"
 
-#include <asio/io_context.hpp>
 #include <algorithm>
+#include <asio/io_context.hpp>
 #include <numeric>
 
 #include "launcher/process/command.h"

@@ -33,16 +33,16 @@ struct JournalLine {
   std::uint64_t sequence = 0;
   double up_s = 0;
 };
-// Nothing: it is no line of a cluster's journal, names a host that no earlier line has, or is a list of hosts without one
-// of the earlier ones.
+// Nothing: it is no line of a cluster's journal, names a host that no earlier line has, or is a list of hosts without
+// one of the earlier ones.
 std::optional<JournalLine> read_journal_line(const std::string& line, const std::vector<jobs::HostLine>& hosts);
 
 class ClusterJournal {
  public:
   using Take = std::function<void(const jobs::Record&, double up_s)>;
 
-  // Reads what is there, line by line, then appends. A last line that was torn stays, alone. Lines that cannot be read are
-  // left out; `report` is told.
+  // Reads what is there, line by line, then appends. A last line that was torn stays, alone. Lines that cannot be read
+  // are left out; `report` is told.
   static Result<std::unique_ptr<ClusterJournal>> open(const std::string& path, const Take& take,
                                                       std::function<void(const std::string&)> report);
   ~ClusterJournal();

@@ -1,8 +1,8 @@
 // Purpose: the control socket of a run: one JSON object per line in, one per line out, for the owner of the run only.
 // Ownership: clients keep themselves alive while they are served; closing the server lets answers in progress finish
 // and drops the rest. Thread: the io_context's.
-// Errors: a client that stalls, sends too much or belongs to another user is dropped; the run never waits for one. Where all places
-// are taken, whoever has been waited for longest goes.
+// Errors: a client that stalls, sends too much or belongs to another user is dropped; the run never waits for one.
+// Where all places are taken, whoever has been waited for longest goes.
 #pragma once
 
 #include <asio/io_context.hpp>

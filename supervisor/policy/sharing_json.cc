@@ -104,15 +104,13 @@ sharing::Answer answer_in(const json& given) {
 }  // namespace
 
 std::string to_json(const sharing::View& view) {
-  json out = {{"now_s", view.now_s},     {"slots", view.slots},   {"priority", view.priority},
-              {"hosts", json::array()},  {"jobs", json::array()}, {"ended", json::array()}};
+  json out = {{"now_s", view.now_s},    {"slots", view.slots},   {"priority", view.priority},
+              {"hosts", json::array()}, {"jobs", json::array()}, {"ended", json::array()}};
   for (const sharing::Host& host : view.hosts) out["hosts"].push_back({{"name", host.name}, {"slots", host.slots}});
   for (const sharing::JobView& job : view.jobs) out["jobs"].push_back(job_json(job));
   for (const sharing::EndedJob& job : view.ended) {
-    out["ended"].push_back({{"id", job.id},
-                            {"requested", job.requested},
-                            {"attained_slot_s", job.attained_slot_s},
-                            {"work", job.work}});
+    out["ended"].push_back(
+        {{"id", job.id}, {"requested", job.requested}, {"attained_slot_s", job.attained_slot_s}, {"work", job.work}});
   }
   return json_text(out);
 }

@@ -80,7 +80,8 @@ namespace {
 class Waiting final : public sharing::State {
  public:
   Waiting(const Outside& outside, std::uint64_t seed) {
-    auto opened = OutsideSharing::open(io_, outside, seed, {[this](auto answer) { take(std::move(answer)); }, [](auto&) {}});
+    auto opened =
+        OutsideSharing::open(io_, outside, seed, {[this](auto answer) { take(std::move(answer)); }, [](auto&) {}});
     if (opened.ok()) outside_ = std::move(*opened);
     if (!opened.ok()) answer_.problem = opened.error().message;
   }
@@ -115,9 +116,7 @@ class Waiting final : public sharing::State {
 class OutsidePolicy final : public sharing::SharingPolicy {
  public:
   OutsidePolicy(Outside outside, std::uint64_t seed) : outside_(std::move(outside)), seed_(seed) {}
-  std::unique_ptr<sharing::State> initial_state() const override {
-    return std::make_unique<Waiting>(outside_, seed_);
-  }
+  std::unique_ptr<sharing::State> initial_state() const override { return std::make_unique<Waiting>(outside_, seed_); }
   void decide(const sharing::View& view, sharing::State& state, sharing::Rng&,
               sharing::Decision& decision) const override {
     static_cast<Waiting&>(state).decide(view, decision);

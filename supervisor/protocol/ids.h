@@ -32,8 +32,12 @@ using Millis = std::chrono::milliseconds;
 // Secret of one generation's data plane; only the control plane distributes it.
 using Token = std::array<std::uint8_t, 16>;
 
-inline std::string to_string(WorkerId id) { return "w" + std::to_string(id.value); }
-inline std::string to_string(AgentId id) { return "a" + std::to_string(id.value); }
+inline std::string to_string(WorkerId id) {
+  return "w" + std::to_string(id.value);
+}
+inline std::string to_string(AgentId id) {
+  return "a" + std::to_string(id.value);
+}
 
 }  // namespace elastictrain
 

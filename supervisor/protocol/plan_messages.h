@@ -15,7 +15,7 @@ struct Endpoint {
   std::string host_key;
   std::vector<std::string> addresses;  // numeric IPv4 or IPv6, best first
   std::uint16_t port = 0;
-  std::string unix_name;  // abstract Unix socket of the same listener, empty if none
+  std::string unix_name;       // abstract Unix socket of the same listener, empty if none
   std::int64_t mpi_rank = -1;  // rank in the MPI launch that started the process, if MPI carries the data; otherwise -1
 };
 

@@ -1,10 +1,10 @@
+#include <algorithm>
 #include <asio/error_code.hpp>
 #include <asio/io_context.hpp>
 #include <asio/ip/address.hpp>
 #include <asio/ip/tcp.hpp>
 #include <asio/post.hpp>
 #include <asio/steady_timer.hpp>
-#include <algorithm>
 #include <memory>
 #include <utility>
 

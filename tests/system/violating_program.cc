@@ -1,7 +1,8 @@
 // A training program in which worker 2 does wrong, once, in the step of the first argument. With "replicas" it breaks
 // an assertion of its session, as a bug would: it asks the component that holds the replicas to keep a replica that was
 // never complete. With "parameters" it changes a parameter that the others do not change. With "flood" it sends its
-// agent 100,000 notes past the library. With "order" it sums its two gradients in the other order. With "notes" each worker writes 20,000 notes, of which those of rank 0 count.
+// agent 100,000 notes past the library. With "order" it sums its two gradients in the other order. With "notes" each
+// worker writes 20,000 notes, of which those of rank 0 count.
 #include <sys/socket.h>
 #include <sys/un.h>
 #include <unistd.h>

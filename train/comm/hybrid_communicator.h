@@ -15,15 +15,15 @@
 
 #include "train/comm/communicator.h"
 #include "train/comm/op_control.h"
-#include "train/comm/shm_group.h"
 #include "train/comm/rail.h"
+#include "train/comm/shm_group.h"
 #include "train/comm/topology.h"
 
 namespace elastictrain::comm {
 
 struct HybridParts {
-  std::string name;  // the kind of the rails
-  bool over_all_ranks = false;  // every rank is on the rail, and collectives go over it alone
+  std::string name;                    // the kind of the rails
+  bool over_all_ranks = false;         // every rank is on the rail, and collectives go over it alone
   std::unique_ptr<OpControl> control;  // for the other members
   std::unique_ptr<ShmGroup> group;     // null if the host has one rank
   std::unique_ptr<Rail> rail;          // null if this rank is on no rail

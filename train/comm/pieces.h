@@ -36,14 +36,12 @@ class Pieces {
 
   // Copies between the bytes that start at `offset` and `bytes`, which must not extend beyond the end.
   void get(std::size_t offset, std::span<std::byte> bytes) const {
-    for_runs(offset, bytes.size(), [&](std::span<std::byte> run, std::size_t at) {
-      std::memcpy(bytes.data() + at, run.data(), run.size());
-    });
+    for_runs(offset, bytes.size(),
+             [&](std::span<std::byte> run, std::size_t at) { std::memcpy(bytes.data() + at, run.data(), run.size()); });
   }
   void put(std::size_t offset, std::span<const std::byte> bytes) const {
-    for_runs(offset, bytes.size(), [&](std::span<std::byte> run, std::size_t at) {
-      std::memcpy(run.data(), bytes.data() + at, run.size());
-    });
+    for_runs(offset, bytes.size(),
+             [&](std::span<std::byte> run, std::size_t at) { std::memcpy(run.data(), bytes.data() + at, run.size()); });
   }
 
  private:

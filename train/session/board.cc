@@ -118,7 +118,8 @@ void Board::hear(const protocol::BoardAnswer& answer) {
 void Board::tend(Clock::time_point now) {
   const std::lock_guard lock(mutex_);
   for (auto& [key, put] : puts_) {
-    if (now - put.sent_at >= put.patience) send(key, put, std::min<Clock::duration>(2 * put.patience, kLongestPatience));
+    if (now - put.sent_at >= put.patience)
+      send(key, put, std::min<Clock::duration>(2 * put.patience, kLongestPatience));
   }
 }
 

@@ -57,7 +57,17 @@ class ControlLane {
   // One entry per rank for the compute time, since a sum cannot show the slowest rank. Left out in very large worlds.
   static constexpr std::uint32_t kMaxTimedRanks = 1024;
   static constexpr std::size_t kClaimFields = 3;
-  enum Field : std::size_t { kReady, kPlanStops, kStop, kEndsData, kLossSum, kLossWeight, kSquareSum, kSquareCount, kFields };
+  enum Field : std::size_t {
+    kReady,
+    kPlanStops,
+    kStop,
+    kEndsData,
+    kLossSum,
+    kLossWeight,
+    kSquareSum,
+    kSquareCount,
+    kFields
+  };
 
   bool times_ranks() const { return world_size_ <= kMaxTimedRanks; }
   std::size_t claims_at() const { return kFields + world_size_; }

@@ -56,8 +56,8 @@ void Session::Impl::broadcast_from(void* data, std::size_t bytes, std::uint32_t 
   });
 }
 
-// Who has received the value sends it, so that a repetition needs no copy of what the others had: as long as nobody has,
-// no call has returned, and `data` is there.
+// Who has received the value sends it, so that a repetition needs no copy of what the others had: as long as nobody
+// has, no call has returned, and `data` is there.
 void Session::Impl::broadcast_into(const void* data, std::size_t bytes, std::uint32_t root, void* received) {
   lifecycle_.require(root < view().world_size, "broadcast_into(): the root is not a rank of this world");
   const auto room = bytes_at(received, session::bytes_of("broadcast_into()", bytes, 1));
@@ -85,7 +85,8 @@ void Session::Impl::reduce_values(void* data, std::size_t count, DataType type, 
         [=](comm::Communicator& others) { return session::reduce_values(others, all, type, operation); });
 }
 
-// The own block is kept like any input: the others' follow from it, also where a loss repeats the call among fewer ranks.
+// The own block is kept like any input: the others' follow from it, also where a loss repeats the call among fewer
+// ranks.
 void Session::Impl::all_gather(const void* data, std::size_t bytes, void* gathered) {
   lifecycle_.require(lifecycle_.started, "a collective before start(); call start() first");
   const auto all = bytes_at(gathered, session::bytes_of("all_gather()", bytes, view().world_size));

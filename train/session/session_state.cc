@@ -34,7 +34,8 @@ std::size_t Session::Impl::tensor_bytes(std::string_view name, const state::Tens
 
 void Session::Impl::share_forward_tensor(std::string_view name, void* data, std::string_view dtype,
                                          std::span<const std::uint64_t> shape) {
-  lifecycle_.require(lifecycle_.may_describe(), "share_forward_tensor() after start(); register all state before start()");
+  lifecycle_.require(lifecycle_.may_describe(),
+                     "share_forward_tensor() after start(); register all state before start()");
   state::TensorType type{std::string(dtype), {shape.begin(), shape.end()}};
   const auto bytes = tensor_bytes(name, type);
   lifecycle_.require(data != nullptr || bytes == 0,
@@ -45,7 +46,8 @@ void Session::Impl::share_forward_tensor(std::string_view name, void* data, std:
 
 void Session::Impl::share_first_tensor(std::string_view name, void* data, std::string_view dtype,
                                        std::span<const std::uint64_t> shape, std::uint64_t every_steps) {
-  lifecycle_.require(lifecycle_.may_describe(), "share_first_tensor() after start(); register all state before start()");
+  lifecycle_.require(lifecycle_.may_describe(),
+                     "share_first_tensor() after start(); register all state before start()");
   lifecycle_.require(every_steps != 0, "share_first_tensor() every 0 steps; its values travel every 1 or more");
   state::TensorType type{std::string(dtype), {shape.begin(), shape.end()}};
   const auto bytes = tensor_bytes(name, type);

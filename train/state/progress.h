@@ -80,7 +80,7 @@ Slice slice_of_donor(std::uint64_t total_bytes, std::uint32_t index, std::uint32
 // The slice of another donor that it compares with its own state: the next one's. Empty where donors need not be equal.
 Slice slice_to_compare(std::uint64_t total_bytes, std::uint32_t index, std::uint32_t count, bool replicas_differ);
 
-inline constexpr std::size_t kHeaderPrefixBytes = 16;  // magic and length of the whole
+inline constexpr std::size_t kHeaderPrefixBytes = 16;      // magic and length of the whole
 inline constexpr std::size_t kMaxHeaderBytes = 20U << 20;  // early values of 4 MiB, attachments of 8 MiB
 
 std::vector<std::byte> encode_header(const TransferHeader& header);

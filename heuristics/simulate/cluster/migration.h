@@ -3,8 +3,8 @@
 //
 // One repair is under way at a time. With swaps the new workers start beside training, on slots that are reserved
 // meanwhile, and the job has its new speed when they have started; with restarts it stands still for a start; a move
-// costs nothing where changes cost nothing. A job whose size changes, or that loses a host, does not move any more. What
-// a move gains is known here, where a live cluster hopes and measures; so none is undone. Pure.
+// costs nothing where changes cost nothing. A job whose size changes, or that loses a host, does not move any more.
+// What a move gains is known here, where a live cluster hopes and measures; so none is undone. Pure.
 #pragma once
 
 #include <cstdint>

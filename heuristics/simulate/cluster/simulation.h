@@ -52,7 +52,7 @@ struct Outcome {
   std::vector<JobResult> jobs;  // in the trace's order
   std::uint64_t decisions = 0;
   std::uint64_t moves = 0;  // of jobs to other hosts, although their size stayed
-  std::string problem;  // not empty: there is no result
+  std::string problem;      // not empty: there is no result
 };
 
 // `watch`: called at every change of slots, if given.

@@ -91,7 +91,8 @@ TEST_CASE("a wait for a sum behind long kernels asks rarely, and leaves the core
     ranks.emplace_back([&, rank] {
       use_device_of(rank);
       Bucket bucket(std::vector<float>(10, 1.0F));
-      standin_cuda_enqueue(bucket.stream(), [](void*) { std::this_thread::sleep_for(milliseconds(300)); }, nullptr);
+      standin_cuda_enqueue(
+          bucket.stream(), [](void*) { std::this_thread::sleep_for(milliseconds(300)); }, nullptr);
       if (!all[rank].communicator->device_sums()->all_reduce_device(bucket.reduce())) ++wrong;
     });
   }

@@ -463,9 +463,15 @@ TEST_CASE("a command gets the host's name wherever it asks for it, and must ask 
 
 TEST_CASE("nothing is started for a host whose name would be an option or more than a word") {
   Lab lab;
-  SUBCASE("a command") { lab.use_command(); }
-  SUBCASE("ssh") { lab.use_ssh(); }
-  SUBCASE("a batch system") { lab.use_batch(launcher::Scheduler::kSlurm); }
+  SUBCASE("a command") {
+    lab.use_command();
+  }
+  SUBCASE("ssh") {
+    lab.use_ssh();
+  }
+  SUBCASE("a batch system") {
+    lab.use_batch(launcher::Scheduler::kSlurm);
+  }
   lab.launch(1, "--kubeconfig=/tmp/x");
   const auto end = lab.await_end(1);
   CHECK_FALSE(end.launched);

@@ -10,8 +10,8 @@
 #include <map>
 #include <thread>
 
-#include "supervisor/protocol/note_keys.h"
 #include "directory.h"
+#include "supervisor/protocol/note_keys.h"
 #include "tests/masked_memory.h"
 
 namespace elastictrain::checkpoint::test {

@@ -66,7 +66,8 @@ TEST_CASE("a parameter that is not given has its default") {
 
 TEST_CASE("a wrong parameter is named with what would be right") {
   const auto problem = [](const Parameters& given) { return check_parameters(example(), given).problem; };
-  CHECK(problem({{"traget", 0.5}}) == "policy \"example\" has no parameter traget; it has target, steps, faithful, mode");
+  CHECK(problem({{"traget", 0.5}}) ==
+        "policy \"example\" has no parameter traget; it has target, steps, faithful, mode");
   CHECK(problem({{"target", 1.5}}) == "target must be from 0 to 1, not 1.5");
   CHECK(problem({{"target", true}}) == "target must be a number");
   CHECK(problem({{"mode", std::string("c")}}) == "mode must be one of a, b, not \"c\"");

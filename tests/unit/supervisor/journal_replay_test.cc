@@ -260,8 +260,8 @@ TEST_CASE("after another boot of its machine numbers of records that were not sy
   CHECK_FALSE(continued(known, "first").unsettled);
   CHECK(continued(known, "").last_worker == 2);
   CHECK(continued(kTraining[0].c_str(), "second").last_worker == 2);  // an older version wrote it
-  const core::Resumed later = replay({R"({"event":"run_resumed","run":"x","boot":"first"})",
-                                      R"({"event":"run_resumed","run":"x","boot":"second"})"});
+  const core::Resumed later = replay(
+      {R"({"event":"run_resumed","run":"x","boot":"first"})", R"({"event":"run_resumed","run":"x","boot":"second"})"});
   CHECK(later.last_worker == 2 + core::kMaxUnsyncedRecords);
 }
 

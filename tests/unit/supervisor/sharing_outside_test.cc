@@ -130,7 +130,8 @@ std::vector<sharing::Decision> answers_of(const std::string& script, std::size_t
 }
 
 TEST_CASE("a program decides, and remembers what it likes") {
-  const auto decisions = answers_of(R"(for slots in 1 2 3; do read view; echo '{"jobs":[{"id":5,"slots":'$slots'}]}'; done; read end)", 3);
+  const auto decisions =
+      answers_of(R"(for slots in 1 2 3; do read view; echo '{"jobs":[{"id":5,"slots":'$slots'}]}'; done; read end)", 3);
   for (std::size_t i = 0; i < 3; ++i) {
     CHECK(decisions[i].problem.empty());
     CHECK(decisions[i].grants[1].slots == static_cast<double>(i + 1));

@@ -1,5 +1,5 @@
-// A violated condition ends the process that holds it, with a message, a record in the journal and status 70. In a child,
-// because it does.
+// A violated condition ends the process that holds it, with a message, a record in the journal and status 70. In a
+// child, because it does.
 #include "supervisor/protocol/check.h"
 
 #include <doctest/doctest.h>

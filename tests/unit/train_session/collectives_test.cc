@@ -155,8 +155,8 @@ TestWorkerOptions with_collectives_between_steps() {
   return options;
 }
 
-// Round and what it must show in the hook behind each step. `dies`: there, in the one that follows the step in which a change
-// was agreed on.
+// Round and what it must show in the hook behind each step. `dies`: there, in the one that follows the step in which a
+// change was agreed on.
 TestWorkerOptions with_collectives_in_hook(bool dies = false) {
   TestWorkerOptions options;
   const auto agreed = std::make_shared<bool>(false);
@@ -409,7 +409,8 @@ TEST_CASE("a worker that was a step behind at a loss does not begin the collecti
   std::vector<WorkerId> workers{run.spawn_ready(), run.spawn_ready(waiting(options, {Moment::kComputing, 5}))};
   run.change_to(workers);
   const auto& late = run[workers[1]].heartbeat;
-  run.wait_until([&] { return late.step == 4 && late.place == protocol::StepPlace::kComputing; }, "it to compute step 5");
+  run.wait_until([&] { return late.step == 4 && late.place == protocol::StepPlace::kComputing; },
+                 "it to compute step 5");
   // It is halted there; the other makes that step alone.
   const Generation fence = run.new_fence();
   run.send_abort(fence, workers);

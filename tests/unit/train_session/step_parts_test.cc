@@ -43,7 +43,8 @@ TEST_CASE("workers swap where all are ready, stop where all want to, and end the
 }
 
 TEST_CASE("the loss of a step is the mean over samples, and the slowest rank is known to all") {
-  const auto all = sum_of({{.loss = 2, .loss_samples = 30, .compute_us = 10}, {.compute_us = 50},
+  const auto all = sum_of({{.loss = 2, .loss_samples = 30, .compute_us = 10},
+                           {.compute_us = 50},
                            {.loss = 4, .loss_samples = 10, .compute_us = 20}});
   CHECK(all.has_loss);
   CHECK(all.loss == 2.5);
@@ -63,14 +64,16 @@ struct Training {
   Seat seat;
 };
 
-TEST_CASE("a share without a gradient counts neither in the repeated step nor in those that a later generation divides") {
+TEST_CASE(
+    "a share without a gradient counts neither in the repeated step nor in those that a later generation divides") {
   Training run;
   CHECK(run.divided().counted == 12);
   run.seat.repeats_step = true;
   run.seat.holders = {WorkerId{1}, WorkerId{2}};
   CHECK(run.divided().counted == 8);
   run.course.drop_shares_without_gradients(run.seat);
-  // A second recovery of the same step finds more holders: the share stays lost, for its samples may have been returned.
+  // A second recovery of the same step finds more holders: the share stays lost, for its samples may have been
+  // returned.
   run.seat.holders = {WorkerId{1}, WorkerId{2}, WorkerId{3}};
   CHECK(run.divided().counted == 8);
   CHECK(run.divided().counts == std::vector<std::uint64_t>{4, 4, 0});

@@ -1,5 +1,5 @@
-// Purpose: the replica that the options and this machine ask for, in host memory or on a GPU. See replica.h for ownership,
-// thread and failure.
+// Purpose: the replica that the options and this machine ask for, in host memory or on a GPU. See replica.h for
+// ownership, thread and failure.
 #pragma once
 
 #include <elastictrain/session.hpp>

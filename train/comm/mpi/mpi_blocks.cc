@@ -19,15 +19,13 @@ void for_values(const ReduceVector& vector, std::size_t first, std::span<std::by
 }  // namespace
 
 void ReduceBlocks::load(std::uint32_t block, std::size_t offset, std::span<std::byte> out) {
-  for_values(vector_, begin(block) + offset / sizeof(float), out, [](const auto& run, float* values) {
-    copy_scaled(values, run.values, run.count, run.scale);
-  });
+  for_values(vector_, begin(block) + offset / sizeof(float), out,
+             [](const auto& run, float* values) { copy_scaled(values, run.values, run.count, run.scale); });
 }
 
 void ReduceBlocks::add_to(std::uint32_t block, std::size_t offset, std::span<std::byte> sum) {
-  for_values(vector_, begin(block) + offset / sizeof(float), sum, [](const auto& run, float* values) {
-    add_scaled(values, run.values, run.count, run.scale);
-  });
+  for_values(vector_, begin(block) + offset / sizeof(float), sum,
+             [](const auto& run, float* values) { add_scaled(values, run.values, run.count, run.scale); });
 }
 
 void ReduceBlocks::add_and_store(std::uint32_t block, std::size_t offset, std::span<std::byte> sum) {

@@ -17,8 +17,8 @@ enum class MpiOperation : std::uint16_t { kReduceRing, kReduceDoubling, kShare, 
 struct MpiCall {
   MpiOperation operation = MpiOperation::kSend;
   Element element = Element::kFloat32;  // of a sum
-  std::uint32_t number = 0;  // index of the collective within its generation
-  std::uint64_t size = 0;    // of the whole operation
+  std::uint32_t number = 0;             // index of the collective within its generation
+  std::uint64_t size = 0;               // of the whole operation
   bool operator==(const MpiCall&) const = default;
 };
 

@@ -182,9 +182,9 @@ Status MpiWorld::leave(std::chrono::milliseconds time_limit) {
   const auto outcome = std::make_shared<Status>();
   const auto work = [this, outcome] { *outcome = library_->leave(); };
   if (MpiThread::of_process().run(work, time_limit)) return *outcome;
-  return Error{ErrorCode::kTimeout,
-               "MPI_Finalize waits for ranks that did not call it within " + std::to_string(time_limit.count()) +
-                   " ms (ELASTICTRAIN_MPI_FINALIZE_TIMEOUT_MS)"};
+  return Error{ErrorCode::kTimeout, "MPI_Finalize waits for ranks that did not call it within " +
+                                        std::to_string(time_limit.count()) +
+                                        " ms (ELASTICTRAIN_MPI_FINALIZE_TIMEOUT_MS)"};
 }
 
 }  // namespace elastictrain::comm

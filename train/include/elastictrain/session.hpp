@@ -116,8 +116,8 @@ struct DataOptions {
   // The rest of an epoch that does not fill a step of the present size is dropped, unless it is the whole epoch.
   // Without it every sample counts. Equal on all workers.
   bool drop_last = false;
-  // Batches from which a program makes one step (accumulation of gradients): `batch` and min_local_samples are those of a
-  // step, batch.per_worker of the run is of one of them. At least 1; equal on all workers.
+  // Batches from which a program makes one step (accumulation of gradients): `batch` and min_local_samples are those of
+  // a step, batch.per_worker of the run is of one of them. At least 1; equal on all workers.
   std::uint32_t batches_per_step = 1;
   // `batch` is that of all workers together, whatever their number. Equal on all workers.
   bool batch_of_all = false;
@@ -266,11 +266,11 @@ class ELASTICTRAIN_CPP_API Session {
   std::optional<std::span<const std::byte>> early(std::string_view name) const;
   void set_data(const DataOptions& options);
   // What a policy of the program's own does in every worker: `before` runs in next_batch() when a step (or a batch of a
-  // round) has been opened, `after` in commit_step() with its report, on all members that made the step, those that leave
-  // behind it too, and before any of them takes another seat; a joiner's first one is that of its first step. Both may
-  // ask for another size, batch, rate, synchronization or topology, and call collectives: `before` in the step, `after`
-  // between two steps, where a loss throws SessionInterrupted: the hook is not repeated, and commit_step() returns. Either
-  // may be empty.
+  // round) has been opened, `after` in commit_step() with its report, on all members that made the step, those that
+  // leave behind it too, and before any of them takes another seat; a joiner's first one is that of its first step.
+  // Both may ask for another size, batch, rate, synchronization or topology, and call collectives: `before` in the
+  // step, `after` between two steps, where a loss throws SessionInterrupted: the hook is not repeated, and
+  // commit_step() returns. Either may be empty.
   void step_hooks(std::function<void(const Batch&)> before, std::function<void(const StepReport&)> after);
   void on_change(std::function<void(const Change&)> callback);
 
@@ -331,8 +331,8 @@ class ELASTICTRAIN_CPP_API Session {
 
   // What the commit of the open step will do. Known from the step's first sum on, with which the workers agree on it;
   // call it behind the step's last sum, where it makes one if there was none (then on all workers). A loss before the
-  // commit may still prevent the change or the stop. Nothing for a worker that is behind, whose step is given up, and in
-  // the batches of a round before its last one.
+  // commit may still prevent the change or the stop. Nothing for a worker that is behind, whose step is given up, and
+  // in the batches of a round before its last one.
   Boundary boundary();
   // Values or calls that must be equal on all ranks are not, as this worker sees behind the step's sums and before its
   // update. If a member is newer than the last agreement, the newest ones go, and the call returns when the others have
@@ -344,9 +344,9 @@ class ELASTICTRAIN_CPP_API Session {
   // with any status: it is no failure. Once the second new worker has declined the run stays at its size.
   void decline(std::string_view reason);
   // Adds a value to the checkpoint of the open step, if one is written: that of the worker that writes it counts, which
-  // is the first rank (in an emergency one worker of each host). Call it before commit_step(), at least where boundary()
-  // says so. All values of a step together: 8 MiB. A checkpoint has only what was attached to its very step: without
-  // it, it has none, and the journal says so (checkpoint_unattached).
+  // is the first rank (in an emergency one worker of each host). Call it before commit_step(), at least where
+  // boundary() says so. All values of a step together: 8 MiB. A checkpoint has only what was attached to its very step:
+  // without it, it has none, and the journal says so (checkpoint_unattached).
   void attach(std::string_view name, const void* data, std::size_t bytes);
   // What was attached to the checkpoint with which this run has begun: after start(), on each worker of the first
   // generation, whatever its size. Nothing otherwise. Valid as long as the session.
@@ -379,8 +379,8 @@ class ELASTICTRAIN_CPP_API Session {
   // and world_size() stay what they are; blocks of ranks that are lost in it are zeros.
   void reduce_values(void* data, std::size_t count, DataType type, Operation operation = Operation::kSum);
   void broadcast_from(void* data, std::size_t bytes, std::uint32_t root);
-  // The same into memory of its own, without a copy on the ranks that receive: `data` is read until the call returns. If
-  // the root is lost before any rank has its value, the first rank's counts.
+  // The same into memory of its own, without a copy on the ranks that receive: `data` is read until the call returns.
+  // If the root is lost before any rank has its value, the first rank's counts.
   void broadcast_into(const void* data, std::size_t bytes, std::uint32_t root, void* received);
   // `bytes` of each rank; `gathered` has room for world_size() as many, in the order of the ranks.
   void all_gather(const void* data, std::size_t bytes, void* gathered);
@@ -452,9 +452,9 @@ class ELASTICTRAIN_CPP_API Session {
 
   // "2:100,4:200": 2 in the first 100 steps, 4 afterwards; 1 for an empty text. For request_resize(), for example.
   static std::uint32_t step_based_schedule(std::string_view schedule, std::uint64_t step);
-  // In a process that a worker, `worker`, has started to load data or for another part of its work, without a session: TERM
-  // of any other process than the worker, the parent and the agent does nothing, nor do INT, USR1 and USR2 unless the
-  // program handles them.
+  // In a process that a worker, `worker`, has started to load data or for another part of its work, without a session:
+  // TERM of any other process than the worker, the parent and the agent does nothing, nor do INT, USR1 and USR2 unless
+  // the program handles them.
   static void ignore_notices(std::int64_t worker);
 
   std::uint32_t rank() const;

@@ -80,8 +80,8 @@ Trace one_in_two_pieces(const std::shared_ptr<const sharing::Curve>& curve) {
 TEST_CASE("a job on twice the hosts that it needs keeps the part of its speed that is told, or what its curve says") {
   const std::vector<sharing::Curve::Point> points = {{1, 1}, {2, 2}};
   const auto plain = std::make_shared<const sharing::Curve>(points);
-  const auto measured = std::make_shared<const sharing::Curve>(
-      points, "measured", sharing::Curve::OnHosts{{2, {{1, 1.0}, {2, 0.8}}}});
+  const auto measured =
+      std::make_shared<const sharing::Curve>(points, "measured", sharing::Curve::OnHosts{{2, {{1, 1.0}, {2, 0.8}}}});
   Options options = on_hosts({.hosts = 2, .slots = 2});
   CHECK(end_of(outcome_of(one_in_two_pieces(plain), "fifo", options), 3) == 15);
   CHECK(end_of(outcome_of(one_in_two_pieces(measured), "fifo", options), 3) == 16.25);
@@ -214,7 +214,8 @@ TEST_CASE("migration saves time where jobs span hosts, and changes nothing where
     }
     const Trace trace = trace_of(jobs);
     for (const char* const policy : {"fifo", "srtf", "max-min", "afs-l"}) {
-      Options options = on_hosts({.hosts = 6, .slots = 4, .failure_every_s = round % 3 == 0 ? 500.0 : 0, .spread = 0.6});
+      Options options =
+          on_hosts({.hosts = 6, .slots = 4, .failure_every_s = round % 3 == 0 ? 500.0 : 0, .spread = 0.6});
       options.cost = {round % 2 == 0 ? Cost::Kind::kSwap : Cost::Kind::kRestart, 3};
       const Outcome before = outcome_of(trace, policy, options);
       options.hosts.migration = true;
