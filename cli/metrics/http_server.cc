@@ -31,6 +31,8 @@ std::string answer_text(const std::string& status, const char* type, const std::
          "\r\nCache-Control: no-store\r\nConnection: close\r\n\r\n" + (head_only ? "" : body);
 }
 
+}  // namespace
+
 // One connection, ended by its answer or by its deadline.
 class Scrape : public std::enable_shared_from_this<Scrape> {
  public:
@@ -71,8 +73,6 @@ class Scrape : public std::enable_shared_from_this<Scrape> {
   std::string head_;
   std::string answer_;
 };
-
-}  // namespace
 
 struct HttpServer::Shared : std::enable_shared_from_this<Shared> {
   Shared(asio::io_context& io, Text given) : acceptor(io), again(io), text(std::move(given)) {}

@@ -295,7 +295,7 @@ TEST_CASE("a progress bar is a line now and then in a file, and at the bottom of
   CHECK(bars.render(80, after(12)) == "[h:1]  40%|####      |\n");
   CHECK(display_width(bars.render(10, after(12))) <= 10 + 1);
   CHECK(bars.render(80, after(80)).empty());
-  for (std::uint64_t number = 1; number < 9; ++number) {
+  for (std::uint32_t number = 1; number < 9; ++number) {
     line.worker = WorkerId{number};
     bars.show(line, std::to_string(number), after(80));
   }
