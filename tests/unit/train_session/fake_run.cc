@@ -154,13 +154,18 @@ void FakeRun::wait_until(const std::function<bool()>& condition, const std::stri
 }
 
 void FakeRun::pump(int timeout_ms) {
+  listen_to_workers(timeout_ms);
+  reap();
+}
+
+bool FakeRun::listen_to_workers(int timeout_ms) {
   std::vector<pollfd> waits;
   if (listener_ >= 0) waits.push_back({listener_, POLLIN, 0});
   for (const auto& [fd, reader] : strangers_) waits.push_back({fd, POLLIN, 0});
   for (const auto& [id, worker] : workers_) {
     if (worker.fd >= 0) waits.push_back({worker.fd, POLLIN, 0});
   }
-  ::poll(waits.data(), waits.size(), timeout_ms);
+  const bool any = ::poll(waits.data(), waits.size(), timeout_ms) > 0;
   for (const auto& wait : waits) {
     if ((wait.revents & (POLLIN | POLLHUP | POLLERR)) == 0) continue;
     if (wait.fd == listener_)
@@ -168,7 +173,7 @@ void FakeRun::pump(int timeout_ms) {
     else
       read_from(wait.fd);
   }
-  reap();
+  return any;
 }
 
 void FakeRun::accept_one() {
@@ -288,6 +293,9 @@ void FakeRun::reap() {
     if (is_gone && worker.fd < 0 && !worker.exit_code) worker.exit_code = kExitOfPool;
     if (worker.is_of_pool) continue;
     if (worker.exit_code || worker.fd >= 0 || ::waitpid(worker.pid, &status, WNOHANG) != worker.pid) continue;
+    // It may have connected, spoken and ended since the last look.
+    while (listen_to_workers(0)) {
+    }
     worker.exit_code = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
   }
 }

@@ -158,6 +158,8 @@ class FakeRun {
   void set_environment_of_child() const;
   void child(const TestWorkerOptions& options, WorkerId worker);
   void pump(int timeout_ms);
+  // False: nobody has said anything.
+  bool listen_to_workers(int timeout_ms);
   void accept_one();
   void read_from(int fd);
   void record(WorkerRecord& worker, protocol::WorkerToAgent message);
