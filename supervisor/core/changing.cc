@@ -128,6 +128,14 @@ void prepare_change(Run& run) {
   run.out.send(to, protocol::Prepare{std::move(plan)});
 }
 
+void prepare_stop(Run& run) {
+  run.change.members.clear();
+  run.change.leavers = run.training.members;
+  run.change.kind = protocol::ChangeKind::kStop;
+  run.change.reason = run.end.reason;
+  prepare_change(run);
+}
+
 // Those that a shrink lets go, not those that have failed or whose slots go away.
 static void keep_leavers(Run& run) {
   for (WorkerId id : run.change.leavers) {

@@ -13,6 +13,9 @@ namespace elastictrain::core {
 
 // Sends the plan of `change.members` under a new number.
 void prepare_change(Run& run);
+// A generation without members: all workers leave at the boundary, or where they have halted, and one holder of the
+// state writes the checkpoint.
+void prepare_stop(Run& run);
 void commit_change(Run& run);
 // Back to gathering; a plan that was sent is withdrawn.
 void cancel_change(Run& run, const std::string& why);

@@ -147,11 +147,7 @@ static void drain_members(Run& run) {
     if (run.change.waiting.empty()) commit_change(run);
     return;
   }
-  run.change.members.clear();
-  run.change.leavers = run.training.members;
-  run.change.kind = protocol::ChangeKind::kStop;
-  run.change.reason = run.end.reason;
-  prepare_change(run);
+  prepare_stop(run);
 }
 
 static void report_violations(Run& run, WorkerId worker, const std::vector<std::string>& violations) {

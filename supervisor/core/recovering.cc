@@ -205,15 +205,6 @@ static void prepare_recovery(Run& run, std::vector<WorkerId> members) {
   prepare_change(run);
 }
 
-// A generation without members: all workers leave where they are, and one holder of the state writes the checkpoint.
-static void prepare_stop(Run& run) {
-  run.change.members.clear();
-  run.change.leavers = run.training.members;
-  run.change.kind = protocol::ChangeKind::kStop;
-  run.change.reason = run.end.reason;
-  prepare_change(run);
-}
-
 static std::string count_left(const Run& run) {
   const std::size_t count = run.training.members.size();
   return counted(count, "worker") + (count == 1 ? " is" : " are") + " left";
