@@ -187,9 +187,10 @@ def note_types(path, text, types):
 def check_type_circles(types, offences):
     uses = {key: [(key[0], name) for name in sorted(names) if (key[0], name) in types and name != key[1]]
             for key, (_, names) in types.items()}
+    arrows = [(user, used) for user in uses for used in uses[user]]
     reported = set()
     for key in sorted(uses):
-        way = way_back(key, {(a, b): "" for a in uses for b in uses[a]}) if key not in reported else []
+        way = way_back(key, arrows) if key not in reported else []
         reported.update(arrow[0] for arrow in way)
         if way:
             names = " -> ".join([arrow[0][1] for arrow in way] + [key[1]])
