@@ -9,6 +9,8 @@
 #include <array>
 #include <utility>
 
+#include "supervisor/protocol/fnv1a.h"
+
 namespace elastictrain::cli {
 namespace {
 
@@ -27,13 +29,6 @@ std::uint64_t size_of(const std::string& path) {
   return ::stat(path.c_str(), &found) == 0 ? static_cast<std::uint64_t>(found.st_size) : 0;
 }
 
-// FNV-1a.
-std::uint64_t hash_of(std::string_view text) {
-  std::uint64_t hash = 14695981039346656037u;
-  for (const char byte : text) hash = (hash ^ static_cast<unsigned char>(byte)) * 1099511628211u;
-  return hash;
-}
-
 // Leaves the stream at the place.
 bool is_at(std::ifstream& stream, const LogFollower::Place& place) {
   if (place.offset == 0) return true;
@@ -41,7 +36,21 @@ bool is_at(std::ifstream& stream, const LogFollower::Place& place) {
   std::string found(place.line_bytes, '\0');
   stream.seekg(static_cast<std::streamoff>(place.offset - found.size()));
   stream.read(found.data(), static_cast<std::streamsize>(found.size()));
-  return stream.good() && hash_of(found) == place.line_hash;
+  return stream.good() && protocol::fnv1a(found) == place.line_hash;
+}
+
+// Passes on what has been added to the file, in whole lines with their ends. `rest`: the beginning of the next one.
+void take_lines(std::ifstream& stream, std::string& rest, const std::function<void(std::string_view line)>& use) {
+  std::array<char, 65536> block;
+  stream.clear();
+  while (stream.read(block.data(), block.size()) || stream.gcount() > 0) {
+    rest.append(block.data(), static_cast<std::size_t>(stream.gcount()));
+    std::size_t begin = 0;
+    for (std::size_t end = 0; (end = rest.find('\n', begin)) != std::string::npos; begin = end + 1) {
+      use(std::string_view(rest).substr(begin, end + 1 - begin));
+    }
+    rest.erase(0, begin);
+  }
 }
 
 }  // namespace
@@ -71,16 +80,7 @@ bool FileFollower::is_replaced() const {
 }
 
 void FileFollower::read_rest(const std::function<void(std::string_view line)>& use) {
-  std::array<char, 65536> block;
-  stream_.clear();
-  while (stream_.read(block.data(), block.size()) || stream_.gcount() > 0) {
-    rest_.append(block.data(), static_cast<std::size_t>(stream_.gcount()));
-    std::size_t begin = 0;
-    for (std::size_t end = 0; (end = rest_.find('\n', begin)) != std::string::npos; begin = end + 1) {
-      use(std::string_view(rest_).substr(begin, end - begin));
-    }
-    rest_.erase(0, begin);
-  }
+  take_lines(stream_, rest_, [&use](std::string_view line) { use(line.substr(0, line.size() - 1)); });
 }
 
 void FileFollower::read_lines(const std::function<void(std::string_view line)>& use) {
@@ -125,24 +125,16 @@ LogFollower::Next LogFollower::next() const {
 }
 
 void LogFollower::read_rest(const std::function<void(std::string_view line)>& use) {
-  std::array<char, 65536> block;
-  stream_.clear();
-  while (stream_.read(block.data(), block.size()) || stream_.gcount() > 0) {
-    rest_.append(block.data(), static_cast<std::size_t>(stream_.gcount()));
-    std::size_t begin = 0;
-    for (std::size_t end = 0; (end = rest_.find('\n', begin)) != std::string::npos; begin = end + 1) {
-      const std::string_view line = std::string_view(rest_).substr(begin, end - begin);
-      last_line_.assign(rest_, begin, end + 1 - begin);
-      place_.offset += last_line_.size();
-      use(line);
-    }
-    rest_.erase(0, begin);
-  }
+  take_lines(stream_, rest_, [&](std::string_view line) {
+    last_line_ = line;
+    place_.offset += line.size();
+    use(line.substr(0, line.size() - 1));
+  });
 }
 
 LogFollower::Place LogFollower::place() const {
   if (last_line_.empty()) return place_;
-  return {place_.offset, last_line_.size(), hash_of(last_line_)};
+  return {place_.offset, last_line_.size(), protocol::fnv1a(last_line_)};
 }
 
 void LogFollower::read_lines(const std::function<void(std::string_view line)>& use,

@@ -12,6 +12,7 @@
 #include "launcher/agent/private_directory.h"
 #include "launcher/process/process_mark.h"
 #include "launcher/process/process_stat.h"
+#include "supervisor/protocol/fnv1a.h"
 
 namespace elastictrain::launcher {
 namespace {
@@ -26,11 +27,9 @@ struct Identity {
   std::uint64_t start_ticks = 0;
 };
 
-// FNV-1a: the file must not hold the key, and any process that can read it could also read the agent's memory.
+// A hash: the file must not hold the key, and any process that can read it could also read the agent's memory.
 std::string run_mark(const protocol::AgentBootstrap& bootstrap) {
-  std::uint64_t hash = 14695981039346656037u;
-  for (const std::uint8_t byte : bootstrap.key) hash = (hash ^ byte) * 1099511628211u;
-  return std::to_string(hash);
+  return std::to_string(protocol::fnv1a(bootstrap.key));
 }
 
 std::optional<Identity> read_identity(const std::filesystem::path& directory) {
