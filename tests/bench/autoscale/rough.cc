@@ -9,34 +9,20 @@
 #include "heuristics/simulate/closed_loop.h"
 #include "heuristics/simulate/figures.h"
 #include "tests/bench/autoscale/experiments.h"
+#include "tests/support/step_curve_job.h"
 
 namespace elastictrain::bench {
 namespace {
 
 using namespace heuristics;
+using testing::job_with;
 using Rng = std::mt19937_64;
 
-constexpr std::uint32_t kMost = 8;
 constexpr double kMostRegret = 0.03;
 constexpr std::size_t kMostChanges = 6;
 
 double between(Rng& rng, double low, double high) {
   return std::uniform_real_distribution<double>(low, high)(rng);
-}
-
-JobModel job_with(double compute_s, const std::function<double(std::uint32_t)>& rest_s) {
-  std::vector<std::pair<std::uint32_t, double>> points;
-  for (std::uint32_t n = 1; n <= kMost; ++n) points.emplace_back(n, 16.0 * n / (compute_s + rest_s(n)));
-  JobModel model;
-  model.curve = ThroughputCurve(points);
-  model.noise = 0.03;
-  model.batch.per_worker = 16;
-  model.max_workers = model.slots_per_host = kMost;
-  model.warm_up_steps = 2;
-  model.cold_start_s = 1.5;
-  model.samples_total = 1e9;
-  model.price_per_worker_hour = 3.6;
-  return model;
 }
 
 // A step of k workers takes so long that they make k^a times the samples of one.

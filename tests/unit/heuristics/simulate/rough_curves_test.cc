@@ -16,11 +16,11 @@
 #include "heuristics/registry/registry.h"
 #include "heuristics/simulate/closed_loop.h"
 #include "heuristics/simulate/figures.h"
+#include "tests/support/step_curve_job.h"
 
 namespace elastictrain::heuristics {
 namespace {
 
-constexpr std::uint32_t kMost = 8;
 constexpr double kCompute_s = 0.064;
 
 struct Rough {
@@ -39,18 +39,9 @@ std::vector<Rough> rough_curves() {
 }
 
 JobModel model_of(const Rough& rough) {
-  std::vector<std::pair<std::uint32_t, double>> points;
-  for (std::uint32_t n = 1; n <= kMost; ++n) points.emplace_back(n, 16.0 * n / (kCompute_s + rough.exchange_s(n)));
-  JobModel model;
-  model.curve = ThroughputCurve(points);
+  JobModel model = testing::job_with(kCompute_s, rough.exchange_s);
   model.noise = rough.noise;
   model.outlier_share = rough.outlier_share;
-  model.batch.per_worker = 16;
-  model.max_workers = model.slots_per_host = kMost;
-  model.warm_up_steps = 2;
-  model.cold_start_s = 1.5;
-  model.samples_total = 1e9;
-  model.price_per_worker_hour = 3.6;
   return model;
 }
 
