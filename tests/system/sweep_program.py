@@ -34,6 +34,9 @@ if __name__ == "__main__":
     parser.add_argument("--epochs", type=int, default=12)
     parser.add_argument("--steps", type=int, default=30, help="in an epoch of one worker")
     parser.add_argument("--best-after", type=int, default=1000, help="epochs, after which it is not better any more")
+    parser.add_argument("--ends-at", type=float, help="the only --rate that ends; the others train until they are stopped")
     given = parser.parse_args()
+    if given.ends_at is not None and given.rate != given.ends_at:
+        given.epochs = 1_000_000
     with elastictrain.Session() as run:
         train(run, given.rate, given.epochs, given.steps, given.best_after)

@@ -34,7 +34,9 @@ class Sweeps(Case):
         return {trial["name"]: trial for trial in json.loads(text)["trials"]}
 
     def test_the_worse_ones_are_stopped_early_and_the_best_one_trains_to_its_end_with_their_slots(self):
-        done = self.cluster.command("sweep", self.file(), "--json")
+        program = [sys.executable, os.path.join(HERE, "sweep_program.py"), "--rate={rate}", "--ends-at=0.01"]
+        path = self.file(arguments=["-n", "1:2", "--start", "1", "-x", harness.MARK, "--", *program])
+        done = self.cluster.command("sweep", path, "--json")
         self.assertEqual(done.returncode, 0, done.stderr + self.cluster.text())
         trials = self.trials(done.stdout)
         self.assertEqual(list(trials)[0], BEST, "the best one is the first")
@@ -98,7 +100,8 @@ class Sweeps(Case):
         return self.cluster.command("sweep", self.file(stop={"program": [sys.executable, path], "timeout_ms": 5000}, **changes))
 
     def test_a_program_of_the_users_judges_the_trials(self):
-        program = [sys.executable, os.path.join(HERE, "sweep_program.py"), "--rate={rate}", "--best-after=3"]
+        program = [sys.executable, os.path.join(HERE, "sweep_program.py"), "--rate={rate}", "--best-after=3",
+                   "--ends-at=0.01"]
         with open(os.path.join(ROOT, "scripts", "policies", "sweep.py")) as file:
             done = self.judged_by(file.read(), parameters={"rate": [0.01, 0.3]},
                                   arguments=["-n", "1:2", "--start", "1", "-x", harness.MARK, "--", *program])
