@@ -1,6 +1,8 @@
 #include "cli/app.h"
 
+#include <fcntl.h>
 #include <poll.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -8,20 +10,41 @@
 #include <csignal>
 #include <exception>
 #include <iostream>
+#include <string>
 #include <system_error>
 
 #include "cli/commands/exit_code.h"
-#include "cli/commands/program_word.h"
 #include "cli/commands/run_flags.h"
 #include "cli/config/run_config.h"
 #include "cli/config/text.h"
 #include "cli/output/printable.h"
 #include "cli/parser.h"
-#include "cli/process_start.h"
-#include "cli/run_cli.h"
-#include "launcher/build_id.h"
+#include "launcher/agent_program.h"
 
 namespace elastictrain::cli {
+namespace {
+
+// Threads get as much as the limit says.
+constexpr rlim_t kLeastStackBytes = 512 << 10;
+
+// The lowest number that is free is the one that open() gives.
+void open_standard_streams() {
+  for (int stream = STDIN_FILENO; stream <= STDERR_FILENO; ++stream) {
+    if (::fcntl(stream, F_GETFD) < 0 && errno == EBADF) ::open("/dev/null", O_RDWR);
+  }
+}
+
+}  // namespace
+
+Status prepare_process() {
+  open_standard_streams();
+  rlimit stack{};
+  if (::getrlimit(RLIMIT_STACK, &stack) != 0 || stack.rlim_cur >= kLeastStackBytes) return {};
+  return Error{ErrorCode::kUnavailable, "the stack is limited to " + std::to_string(stack.rlim_cur >> 10) +
+                                            " KiB, at least " + std::to_string(kLeastStackBytes >> 10) +
+                                            " are needed; raise the limit with ulimit -s 8192"};
+}
+
 namespace {
 
 constexpr const char* kExamples = R"(

@@ -1,4 +1,4 @@
-#include "cli/run_cli.h"
+#include "cli/app.h"
 
 int main(int argc, char** argv) {
   return elastictrain::cli::run_cli(argc, argv);

@@ -1,5 +1,5 @@
 // Purpose: a duration as all texts for users write it: 4.2 ms, 12.3 s, 2m 05s, 1h 02m, 3d 04h. Pure. The same text as
-// supervisor/protocol/duration_text.h, which this folder may not include; a test compares them.
+// supervisor/protocol/display_text.h, which this folder may not include; a test compares them.
 #pragma once
 
 #include <string>

@@ -7,7 +7,7 @@
 #include "launcher/hostfile.h"
 #include "launcher/input_file.h"
 #include "launcher/process/command.h"
-#include "supervisor/protocol/duration_text.h"
+#include "supervisor/protocol/display_text.h"
 
 namespace elastictrain::launcher {
 namespace {

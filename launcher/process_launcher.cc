@@ -8,7 +8,6 @@
 #include <filesystem>
 #include <utility>
 
-#include "launcher/agent_marker.h"
 #include "launcher/agent_program.h"
 #include "supervisor/protocol/codec.h"
 #include "supervisor/protocol/host_name.h"

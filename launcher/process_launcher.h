@@ -19,7 +19,7 @@
 #include "launcher/agent_program.h"
 #include "launcher/launcher.h"
 #include "launcher/process/command.h"
-#include "launcher/tool_output.h"
+#include "launcher/text.h"
 
 namespace elastictrain::launcher {
 
@@ -50,7 +50,7 @@ struct LaunchMethod {
   std::string timeout_hint;    // possible causes if the tool hangs without output
 };
 
-// Where a tool starts the scripts of remote_scripts.h: what helps a host without the binary. `copy` is the command that
+// Where a tool starts the scripts of remote_commands.h: what helps a host without the binary. `copy` is the command that
 // stores so many bytes there; it is used if `copy_binary` is set and this binary can be read.
 void help_without_binary(LaunchMethod& method, const AgentProgram& program, bool copy_binary,
                          std::function<std::vector<std::string>(const std::string& host, std::uint64_t bytes)> copy);

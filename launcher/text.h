@@ -1,4 +1,4 @@
-// Purpose: small parsers and writers for text from the system or from environments. Pure. Thread: any.
+// Purpose: small parsers and writers for text from the system, from environments and from tools. Pure.
 #pragma once
 
 #include <charconv>
@@ -6,6 +6,8 @@
 #include <string>
 #include <string_view>
 #include <vector>
+
+// Small parsers and writers for text from the system or from environments. Pure. Thread: any.
 
 namespace elastictrain::launcher {
 
@@ -21,5 +23,14 @@ std::optional<Number> parse_number(std::string_view text) {
 // The parts of "a,b", including empty ones; an empty text has none.
 std::vector<std::string_view> split_commas(std::string_view text);
 std::string join_with_commas(const std::vector<std::string>& parts);
+
+// A tool's output on standard error, short enough for one line of a message.
+// Thread: pure functions. Errors: none; no output gives an empty text.
+
+// Its last lines: a tool usually prints its error last, and the cause may be some lines before.
+std::string last_lines(const std::string& text);
+
+// Its first lines, for tools that print the error and then a long explanation, between lines of dashes.
+std::string first_lines(const std::string& text);
 
 }  // namespace elastictrain::launcher

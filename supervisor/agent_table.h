@@ -1,11 +1,5 @@
-// Purpose: the agents of a run: launches them, accepts those that prove their identity, carries messages in both
-// directions, drops those that break the rules, and makes sure that nothing of them is left at the end.
-//
-// Ownership: owns the listener and the connections; borrows the launcher. Thread: the io_context's, also for callbacks;
-// a callback is never made from inside a call of the owner.
-// Errors: of an agent: on_lost, once for each connection or launch that failed, with text for the user, and once more
-// if it turns out afterwards that the agent's process has exited. An agent whose connection broke may reconnect until
-// stop() is called for it; after that it is told to exit at once, and no callback is made.
+// Purpose: the agents of a run: launch, authentication, messages in both directions, end; and the address among them
+// at which torch's programs meet (MASTER_ADDR, MASTER_PORT).
 #pragma once
 
 #include <asio/io_context.hpp>
@@ -23,6 +17,15 @@
 #include "supervisor/protocol/agent_messages.h"
 #include "supervisor/protocol/result.h"
 #include "supervisor/transport/frame_connection.h"
+
+// The agents of a run: launches them, accepts those that prove their identity, carries messages in both
+// directions, drops those that break the rules, and makes sure that nothing of them is left at the end.
+//
+// Ownership: owns the listener and the connections; borrows the launcher. Thread: the io_context's, also for callbacks;
+// a callback is never made from inside a call of the owner.
+// Errors: of an agent: on_lost, once for each connection or launch that failed, with text for the user, and once more
+// if it turns out afterwards that the agent's process has exited. An agent whose connection broke may reconnect until
+// stop() is called for it; after that it is told to exit at once, and no callback is made.
 
 namespace elastictrain {
 
@@ -121,5 +124,13 @@ class AgentTable {
   bool closing_ = false;
   std::shared_ptr<char> life_ = std::make_shared<char>();  // a tick that comes too late finds it expired
 };
+
+// MASTER_ADDR and MASTER_PORT for programs that connect to each other themselves, as torch's do.
+
+// The numeric address of `first`'s host as the other hosts reach it; 127.0.0.1 if all agents are on this machine.
+std::string master_address(const AgentTable& agents, AgentId first);
+
+// A port that is free on this machine now; 0 if there is none.
+std::uint16_t find_free_port();
 
 }  // namespace elastictrain

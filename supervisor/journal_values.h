@@ -8,11 +8,10 @@
 #include <type_traits>
 #include <vector>
 
+#include "supervisor/core/pure/message_text.h"
 #include "supervisor/core/pure/records.h"
-#include "supervisor/core/pure/text.h"
 #include "supervisor/journal_codec.h"
 #include "supervisor/protocol/json_text.h"
-#include "supervisor/protocol/json_value.h"
 #include "supervisor/protocol/names.h"
 
 namespace elastictrain::journal_values {

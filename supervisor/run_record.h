@@ -1,10 +1,5 @@
-// Purpose: a run's record, by which a later supervisor can take it over: the key that its agents know, the port to
-// which they reconnect, and its configuration. One file in the run's directory, readable by its owner only.
-//
-// The file holds the key as long as the run lasts; the key is removed at its end. The environment of workers is part of
-// the configuration, so the file may hold secrets of the user.
-//
-// Thread: any one. Errors: values that name the file and what to do.
+// Purpose: the record by which a later supervisor takes a run over (key, port, configuration), and the kinds of
+// start.
 #pragma once
 
 #include <cstdint>
@@ -15,7 +10,21 @@
 #include "supervisor/protocol/result.h"
 #include "supervisor/transport/frame_connection.h"
 
+// The kinds of start of a supervisor. Plain data.
+
 namespace elastictrain {
+
+// kFresh: a new run. kTakeOver: one whose supervisor is gone and which may still train. kStartAgain: one that ended
+// before its training was complete; it continues from its newest checkpoint, with its generation numbers.
+enum class RunStart : std::uint8_t { kFresh, kTakeOver, kStartAgain };
+
+// A run's record, by which a later supervisor can take it over: the key that its agents know, the port to
+// which they reconnect, and its configuration. One file in the run's directory, readable by its owner only.
+//
+// The file holds the key as long as the run lasts; the key is removed at its end. The environment of workers is part of
+// the configuration, so the file may hold secrets of the user.
+//
+// Thread: any one. Errors: values that name the file and what to do.
 
 struct RunRecord {
   struct End {

@@ -9,8 +9,8 @@
 #include <csignal>
 #include <utility>
 
-#include "launcher/process/boot_id.h"
-#include "supervisor/master_address.h"
+#include "launcher/process/process_identity.h"
+#include "supervisor/agent_table.h"
 #include "supervisor/protocol/check.h"
 #include "supervisor/supervisor_impl.h"
 

@@ -16,7 +16,7 @@
 
 #include "launcher/host_source.h"
 #include "launcher/launcher.h"
-#include "supervisor/control/run_figures.h"
+#include "supervisor/control/run_status.h"
 #include "supervisor/core/pure/action.h"
 #include "supervisor/core/pure/event.h"
 #include "supervisor/core/pure/settings.h"
@@ -24,7 +24,7 @@
 #include "supervisor/policy/runner_settings.h"
 #include "supervisor/protocol/check.h"
 #include "supervisor/protocol/result.h"
-#include "supervisor/run_start.h"
+#include "supervisor/run_record.h"
 #include "supervisor/worker_program.h"
 
 namespace elastictrain {

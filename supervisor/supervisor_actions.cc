@@ -5,12 +5,12 @@
 #include <map>
 #include <utility>
 
+#include "supervisor/agent_table.h"
 #include "supervisor/control/control_request.h"
-#include "supervisor/master_address.h"
 #include "supervisor/protocol/codec.h"
 #include "supervisor/relay_frame.h"
 #include "supervisor/supervisor_impl.h"
-#include "supervisor/worker_environment.h"
+#include "supervisor/worker_program.h"
 
 namespace elastictrain {
 namespace {

@@ -1,8 +1,8 @@
 // Purpose: the implementation of Supervisor, its parts in files by topic:
 //   supervisor.cc          the life cycle of a run: open, loop, close
 //   supervisor_resume.cc   taking over a run whose supervisor is gone
-//   supervisor_events.cc   messages and events of agents, hosts, users and timers, into events of the core
-//   supervisor_board.cc    the board of the workers
+//   supervisor_events.cc   messages and events of agents, hosts, users and timers, into events of the core; the board of
+//                          the workers
 //   supervisor_actions.cc  performs the actions that the core requests
 #pragma once
 
@@ -18,15 +18,12 @@
 #include "supervisor/agent_table.h"
 #include "supervisor/audit_file.h"
 #include "supervisor/board.h"
-#include "supervisor/board_file.h"
-#include "supervisor/checkpoint_log.h"
-#include "supervisor/cluster_side.h"
+#include "supervisor/cluster_adapter.h"
 #include "supervisor/control/control_server.h"
 #include "supervisor/core/membership.h"
 #include "supervisor/core/pure/failure_budget.h"
 #include "supervisor/core/pure/settings.h"
 #include "supervisor/host_poller.h"
-#include "supervisor/idle_times.h"
 #include "supervisor/journal.h"
 #include "supervisor/policy/runner.h"
 #include "supervisor/progress.h"

@@ -11,9 +11,8 @@
 #include <thread>
 #include <utility>
 
-#include "launcher/process/boot_id.h"
+#include "launcher/process/process_identity.h"
 #include "supervisor/journal_history.h"
-#include "supervisor/journal_replay.h"
 #include "supervisor/policy/view_json.h"
 #include "supervisor/supervisor_impl.h"
 

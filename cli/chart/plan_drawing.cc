@@ -11,7 +11,7 @@
 #include "cli/chart/chart.h"
 #include "cli/output/figures.h"
 #include "cli/output/table.h"
-#include "supervisor/protocol/counted.h"
+#include "supervisor/protocol/display_text.h"
 
 namespace elastictrain::cli {
 namespace {

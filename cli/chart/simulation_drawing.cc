@@ -6,7 +6,7 @@
 #include <numeric>
 
 #include "cli/chart/chart.h"
-#include "supervisor/protocol/counted.h"
+#include "supervisor/protocol/display_text.h"
 
 namespace elastictrain::cli {
 namespace {

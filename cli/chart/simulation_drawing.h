@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "cli/output/simulated_run.h"
+#include "cli/output/simulation_report.h"
 
 namespace elastictrain::cli {
 

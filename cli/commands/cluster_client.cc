@@ -15,7 +15,7 @@
 #include "cli/commands/exit_code.h"
 #include "cli/config/text.h"
 #include "cli/output/printable.h"
-#include "supervisor/cluster/cluster_place.h"
+#include "supervisor/cluster/cluster_directory.h"
 #include "supervisor/cluster/cluster_server.h"
 #include "supervisor/cluster/lease_protocol.h"
 #include "supervisor/protocol/ids.h"

@@ -1,5 +1,5 @@
-// Purpose: the flags of `run` (and `check`): those of the schema, and the flags known from torchrun and mpirun that set
-// several keys at once. Parsing only.
+// Purpose: the command line of `run` and of the commands that take its flags: the flags, and the word at which the
+// program begins.
 #pragma once
 
 #include <memory>
@@ -11,7 +11,20 @@
 #include "cli/commands/command.h"
 #include "cli/config/load.h"
 
+// Decides which word of a command line begins the program, so that `run -n 2 python3 train.py` needs no "--".
+// Reads the file system and $PATH. Thread: any.
+
 namespace elastictrain::cli {
+
+// By its name, whether or not it is there.
+bool is_script(const std::string& word);
+
+// A program is a file that can be executed, a name found on $PATH, or a script (.py, .sh) whether or not it can be
+// executed. Options, files that end in .toml, and other files that exist are none: those are configuration files.
+bool begins_program(const std::string& word);
+
+// The flags of `run` (and `check`): those of the schema, and the flags known from torchrun and mpirun that set
+// several keys at once. Parsing only.
 
 // Placeholder for the name in "--resume=" if the user gave none.
 inline constexpr const char* kAnyRun = ".";

@@ -1,9 +1,10 @@
 #include "cli/config/checks.h"
-#include "cli/config/endpoint_text.h"
 
 #include <arpa/inet.h>
 
 #include <algorithm>
+#include <asio/error_code.hpp>
+#include <asio/ip/address.hpp>
 #include <cctype>
 #include <charconv>
 #include <csignal>
@@ -11,14 +12,58 @@
 #include <utility>
 
 #include "cli/config/label.h"
-#include "cli/config/listen_address.h"
-#include "cli/config/rank_set.h"
 #include "cli/config/text.h"
 #include "heuristics/policy/policy.h"
 #include "heuristics/registry/registry.h"
 #include "launcher/hostfile.h"
 
 namespace elastictrain::cli {
+
+Result<Endpoint> parse_endpoint(const std::string& text) {
+  const Error wrong{ErrorCode::kInvalid, "'" + text + "' is not HOST:PORT"};
+  Endpoint endpoint;
+  std::string port;
+  if (!text.empty() && text.front() == '[') {
+    const auto end = text.find(']');
+    if (end == std::string::npos) return wrong;
+    endpoint.host = text.substr(1, end - 1);
+    if (end + 1 < text.size() && text[end + 1] != ':') return wrong;
+    port = end + 1 < text.size() ? text.substr(end + 2) : "";
+  } else {
+    const bool has_port = std::count(text.begin(), text.end(), ':') == 1;
+    endpoint.host = has_port ? text.substr(0, text.find(':')) : text;
+    port = has_port ? text.substr(text.find(':') + 1) : "";
+  }
+  if (!launcher::is_host_name(endpoint.host)) return wrong;
+  if (port.empty()) return text.back() == ':' ? Result<Endpoint>(wrong) : Result<Endpoint>(endpoint);
+  const auto number = parse_whole_number(port);
+  if (!number || *number == 0 || *number > 65535) return wrong;
+  endpoint.port = static_cast<std::uint16_t>(*number);
+  return endpoint;
+}
+
+bool is_loopback(const Endpoint& endpoint) {
+  asio::error_code error;
+  const auto address = asio::ip::make_address(endpoint.host, error);
+  return endpoint.host == "localhost" || (!error && address.is_loopback());
+}
+
+Result<ListenAddress> parse_listen(std::string_view text) {
+  ListenAddress parsed;
+  const std::size_t colon = text.rfind(':');
+  if (colon != std::string_view::npos) {
+    std::string_view address = text.substr(0, colon);
+    if (address.starts_with('[') && address.ends_with(']')) address = address.substr(1, address.size() - 2);
+    parsed.address = address;
+  }
+  const std::string_view port = colon == std::string_view::npos ? text : text.substr(colon + 1);
+  const auto [end, error] = std::from_chars(port.begin(), port.end(), parsed.port);
+  if (error == std::errc() && end == port.end() && check_address(parsed.address).ok()) return parsed;
+  return Error{ErrorCode::kInvalid, "'" + std::string(text) +
+                                        "' is not a port, or a numeric address and a port, as in 9400, 0.0.0.0:9400 "
+                                        "or [::]:9400"};
+}
+
 namespace {
 
 constexpr std::size_t kMaxNameLength = 64;

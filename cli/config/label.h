@@ -1,7 +1,7 @@
-// Purpose: the prefix of a worker's output lines, from a template such as "[{host}:{rank}] ". Pure: the time is an
-// argument.
+// Purpose: labels of workers' output lines, and the ranks whose output is chosen. Pure.
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -9,7 +9,25 @@
 
 #include "supervisor/protocol/result.h"
 
+// Parses the ranks that an option selects: "all", "none", "0", "0,4-7". Pure.
+
 namespace elastictrain::cli {
+
+class RankSet {
+ public:
+  static Result<RankSet> parse(std::string_view text);
+
+  // A worker without a rank yet (-1) belongs only to "all".
+  bool contains(std::int64_t rank) const;
+  bool all() const { return all_; }
+
+ private:
+  bool all_ = false;
+  std::vector<std::pair<std::int64_t, std::int64_t>> ranges_;
+};
+
+// The prefix of a worker's output lines, from a template such as "[{host}:{rank}] ". Pure: the time is an
+// argument.
 
 struct LabelValues {
   std::string rank;  // a worker without a rank is named by its id ("w7")

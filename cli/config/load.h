@@ -1,7 +1,5 @@
-// Purpose: merges a file, the environment and the command line into one checked RunConfig. Precedence: flag >
-// environment > file > default. Every mistake is reported with its place: "file:line:col", the flag, or the variable.
-//
-// Pure except read_config_file(). Thread: any.
+// Purpose: a configuration from its sources, merged and checked, and its snapshot, from which a resumed run reads it
+// back.
 #pragma once
 
 #include <cstdint>
@@ -15,6 +13,11 @@
 
 #include "cli/config/run_config.h"
 #include "supervisor/protocol/result.h"
+
+// Merges a file, the environment and the command line into one checked RunConfig. Precedence: flag >
+// environment > file > default. Every mistake is reported with its place: "file:line:col", the flag, or the variable.
+//
+// Pure except read_config_file(). Thread: any.
 
 namespace elastictrain::cli {
 
@@ -68,5 +71,12 @@ std::vector<std::string> misspelt_variables(const std::vector<std::pair<std::str
 
 // This process's environment as pairs.
 std::vector<std::pair<std::string, std::string>> process_environment();
+
+// A resolved configuration as one JSON object that reads back as the same one, for a run that may be resumed.
+// Values at their default are omitted.
+// Pure. Errors: returned as values that name the key.
+
+std::string snapshot_of(const RunConfig& config);
+Result<RunConfig> config_of_snapshot(const std::string& snapshot);
 
 }  // namespace elastictrain::cli

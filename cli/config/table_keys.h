@@ -1,19 +1,30 @@
-// Purpose: tables of a TOML file that is no run's config (a cluster's, a sweep's), read by a list of their keys and as
-// strictly as one. Pure.
-//
-// Errors: every mistake, one per line, each with file:line:column and, for a name, what was probably meant.
+// Purpose: tables of a TOML file, read strictly by a list of their keys, and the limit of a file's depth. Pure.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
 #include "cli/config/toml_parser.h"
 
+// Finds names with more parts than any key has, before the parser recurses over them. Pure.
+
 namespace elastictrain::cli {
+
+inline constexpr std::size_t kMaxKeyParts = 32;
+
+// The line (from 1) of the first name a.b.c… with more than kMaxKeyParts parts; strings and comments are left out.
+std::optional<std::size_t> find_too_deep(std::string_view toml);
+
+// Tables of a TOML file that is no run's config (a cluster's, a sweep's), read by a list of their keys and as
+// strictly as one. Pure.
+//
+// Errors: every mistake, one per line, each with file:line:column and, for a name, what was probably meant.
 
 // A key of a table: what it must be, and what takes its value; false: it is not that.
 struct TableKey {

@@ -5,8 +5,8 @@
 #include <set>
 
 #include "cli/config/key_value.h"
+#include "cli/config/table_keys.h"
 #include "cli/config/text.h"
-#include "cli/config/toml_depth.h"
 #include "cli/config/toml_parser.h"
 
 namespace elastictrain::cli {

@@ -5,9 +5,9 @@
 #include <utility>
 #include <variant>
 
-#include "supervisor/core/pure/text.h"
-#include "supervisor/core/pure/transitions.h"
-#include "supervisor/protocol/note_keys.h"
+#include "supervisor/core/pure/invariants.h"
+#include "supervisor/core/pure/message_text.h"
+#include "supervisor/protocol/names.h"
 
 namespace elastictrain::cli::metrics {
 namespace {

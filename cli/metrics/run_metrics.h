@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "cli/metrics/exposition.h"
-#include "supervisor/control/run_figures.h"
+#include "supervisor/control/run_status.h"
 #include "supervisor/core/pure/records.h"
 
 namespace elastictrain::cli::metrics {

@@ -1,4 +1,4 @@
-// Purpose: the page of all configuration keys, cli/CONFIGURATION.md, made from the schema. Pure.
+// Purpose: descriptions of all configuration keys: the reference page, and the JSON schema for editors. Pure.
 #pragma once
 
 #include <span>
@@ -6,6 +6,8 @@
 #include <utility>
 
 #include "cli/config/schema.h"
+
+// The page of all configuration keys, cli/CONFIGURATION.md, made from the schema. Pure.
 
 namespace elastictrain::cli {
 
@@ -22,5 +24,9 @@ struct SharedFlag {
   const char* keys;      // names separated by spaces
 };
 std::span<const SharedFlag> shared_flags();
+
+// A JSON schema (draft 7) of the configuration, for editors, from the one table of keys. Pure.
+
+std::string render_config_schema();
 
 }  // namespace elastictrain::cli

@@ -1,12 +1,23 @@
-// Purpose: the output of `explain`: the run's decisions next to those of a replay. Pure.
+// Purpose: texts of `explain`: decisions of a run beside those of a replay, and the expected length of the run.
+// Pure.
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
+// The expected length of a run that does not name one, by its loss, in words. Pure.
+
 namespace elastictrain::cli {
+
+// One line with its end: the samples at which the loss converges and how far that may be off, or why that is not known.
+// Empty without both. `left_s`: until then.
+std::string expected_length_text(const std::optional<std::pair<double, double>>& samples, const std::string& why_not,
+                                 std::optional<double> left_s = std::nullopt);
+
+// The output of `explain`: the run's decisions next to those of a replay. Pure.
 
 // One view: what the run decided then and what the replayed policy decides. Or a change for another reason.
 struct Explained {

@@ -4,7 +4,7 @@
 #include <cmath>
 #include <cstdio>
 
-#include "supervisor/protocol/duration_text.h"
+#include "supervisor/protocol/display_text.h"
 
 namespace elastictrain::cli {
 namespace {

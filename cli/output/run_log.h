@@ -1,4 +1,20 @@
-// Purpose: all output of a run and its workers, kept in the run's directory for `logs` and `attach`: output.log, and
+// Purpose: output of a run and its workers, kept in the run's directory, and its text for `logs` and `attach`.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "cli/config/label.h"
+#include "cli/output/file_follow.h"
+#include "cli/output/log_file.h"
+#include "supervisor/output_line.h"
+
+// All output of a run and its workers, kept in the run's directory for `logs` and `attach`: output.log, and
 // output.1.log before it was rotated. A line each:
 //
 //   2026-01-31T14:03:05.123 w3 1 hostA out text        a worker's line: worker, rank ("-": none), host, out or err
@@ -7,15 +23,6 @@
 //
 // Bounded: both files together take at most about log.kept_bytes. Times are local.
 // Ownership: RunLog owns the open file. Thread: one at a time. Errors: kIo, with the path.
-#pragma once
-
-#include <cstdint>
-#include <optional>
-#include <string>
-#include <string_view>
-
-#include "cli/output/log_file.h"
-#include "supervisor/output_line.h"
 
 namespace elastictrain::cli {
 
@@ -53,5 +60,41 @@ std::optional<KeptLine> read_kept_line(std::string_view line);
 // In the order of time. The older one may be missing.
 std::string kept_log_path(const std::string& run_directory);
 std::string older_kept_log_path(const std::string& run_directory);
+
+// The output of a run and its workers (run_log.h), as text for `logs` and `attach`: chosen, labelled, and at
+// first only the newest lines if a number of them is given.
+// Thread: one.
+
+struct KeptChoice {
+  std::optional<RankSet> ranks;     // none: of all, and the run's messages
+  std::string since;                // "2026-01-31T14:03:05" or its beginning; empty: from the first line
+  std::optional<std::size_t> last;  // none: all
+  bool times = false;
+  bool colours = false;
+};
+
+// Whether the line is meant, apart from `last`.
+bool is_chosen(const KeptChoice& choice, const KeptLine& line);
+
+// "[hostA:1] text", "elastictrain: warning: text"; with the time before it if it is asked for.
+std::string render_kept(const KeptChoice& choice, const KeptLine& line);
+
+class KeptOutput {
+ public:
+  KeptOutput(const std::string& run_directory, KeptChoice choice);
+
+  // Nothing was kept, or it cannot be read.
+  bool is_open() const { return newer_.is_open(); }
+
+  // The lines so far, once.
+  void print_all(const std::function<void(const std::string& line)>& print);
+  // The lines since. Returns the exit status if the last one was among them.
+  std::optional<int> print_new(const std::function<void(const std::string& line)>& print);
+
+ private:
+  KeptChoice choice_;
+  FileFollower older_;
+  FileFollower newer_;
+};
 
 }  // namespace elastictrain::cli

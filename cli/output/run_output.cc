@@ -13,7 +13,7 @@
 #include "cli/output/printable.h"
 #include "cli/output/progress.h"
 #include "cli/output/table.h"
-#include "supervisor/core/pure/text.h"
+#include "supervisor/core/pure/message_text.h"
 
 namespace elastictrain::cli {
 namespace {

@@ -12,14 +12,13 @@
 #include <string_view>
 
 #include "cli/config/label.h"
-#include "cli/config/rank_set.h"
 #include "cli/config/run_config.h"
 #include "cli/output/line_sink.h"
 #include "cli/output/log_file.h"
-#include "cli/output/progress_bars.h"
+#include "cli/output/progress.h"
 #include "cli/output/run_log.h"
-#include "cli/output/style.h"
-#include "supervisor/control/run_figures.h"
+#include "cli/output/terminal.h"
+#include "supervisor/control/run_status.h"
 #include "supervisor/core/pure/action.h"
 #include "supervisor/output_line.h"
 

@@ -6,7 +6,7 @@
 
 #include "cli/output/figures.h"
 #include "cli/output/table.h"
-#include "supervisor/core/pure/text.h"
+#include "supervisor/core/pure/message_text.h"
 
 namespace elastictrain::cli {
 namespace {

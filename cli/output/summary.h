@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "supervisor/control/run_figures.h"
+#include "supervisor/control/run_status.h"
 #include "supervisor/core/pure/records.h"
 
 namespace elastictrain::cli {

@@ -1,4 +1,4 @@
-// Purpose: text in aligned columns. Pure.
+// Purpose: tables as text: cells, columns, and the width that they take on a terminal. Pure.
 #pragma once
 
 #include <string>
@@ -6,7 +6,15 @@
 #include <utility>
 #include <vector>
 
+// Cells of tables and of CSV. Pure.
+
 namespace elastictrain::cli {
+
+std::string fixed(double value, int digits);
+// A cell of CSV: quoted if it has to be.
+std::string csv_cell(const std::string& text);
+
+// Text in aligned columns. Pure.
 
 enum class Align { kLeft, kRight };
 

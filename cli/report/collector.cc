@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "cli/output/summary.h"
-#include "supervisor/core/pure/text.h"
+#include "supervisor/core/pure/message_text.h"
 #include "supervisor/policy/view_json.h"
 
 namespace elastictrain::cli::run_report {

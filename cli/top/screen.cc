@@ -8,7 +8,7 @@
 
 #include "cli/output/figures.h"
 #include "cli/output/table.h"
-#include "supervisor/protocol/counted.h"
+#include "supervisor/protocol/display_text.h"
 
 namespace elastictrain::cli::top {
 namespace {

@@ -8,7 +8,7 @@
 #include <string>
 #include <string_view>
 
-#include "cli/output/style.h"
+#include "cli/output/terminal.h"
 
 #define NCURSES_NOMACROS 1
 #include <ncursesw/curses.h>

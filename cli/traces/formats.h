@@ -1,4 +1,14 @@
-// Purpose: the formats of trace files, known by their headers.
+// Purpose: formats of job traces, known by their headers, and the journal of a cluster as one of them.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "cli/traces/curves.h"
+#include "cli/traces/source.h"
+#include "heuristics/simulate/cluster/trace.h"
+
+// The formats of trace files, known by their headers.
 //
 // | name | columns | work |
 // |---|---|---|
@@ -11,14 +21,6 @@
 // name,time,application,num_replicas,batch_size | iterations to the end of training | | gavel | 7 or 10 fields between
 // tabs, no header | steps | | shockwave | 12 fields between tabs, no header | run time at the size asked for, no curve
 // |
-#pragma once
-
-#include <string>
-#include <vector>
-
-#include "cli/traces/curves.h"
-#include "cli/traces/source.h"
-#include "heuristics/simulate/cluster/trace.h"
 
 namespace elastictrain::cli {
 
@@ -48,5 +50,17 @@ struct RawTrace {
 const std::vector<std::string>& format_names();
 // `format`: empty: by the header.
 Result<RawTrace> read_format(const TraceText& source, const std::string& format);
+
+// The jobs of a cluster that has run, from its journal, as a trace: "its jobs again, under any policy".
+//
+// Work is in samples: what a job had trained on when it ended. Its curve is what the cluster knew of it at its end,
+// made by the code that the cluster's decisions use, up to the largest size that the job allows. Priorities, pauses,
+// limits of users and hosts are not in a trace; `notes` says so where they mattered, and which jobs are left out. Pure.
+// Errors: kInvalid if no job of it has ended with a sample, or if it is no journal of a cluster.
+
+inline constexpr const char* kClusterFormat = "cluster";
+
+bool looks_like_journal(const std::string& text);
+Result<RawTrace> read_cluster_journal(const TraceText& source);
 
 }  // namespace elastictrain::cli

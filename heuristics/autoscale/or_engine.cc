@@ -4,10 +4,8 @@
 #include <vector>
 
 #include "heuristics/autoscale/format_text.h"
-#include "heuristics/cost/price.h"
-#include "heuristics/cost/utility.h"
+#include "heuristics/cost/cost.h"
 #include "heuristics/policy/per_job.h"
-#include "heuristics/policy/settings_table.h"
 
 namespace elastictrain::heuristics {
 namespace {

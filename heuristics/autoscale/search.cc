@@ -5,6 +5,48 @@
 #include <numbers>
 
 namespace elastictrain::heuristics {
+
+Objective efficiency_objective(double target) {
+  return [target](std::uint32_t workers, double log_rate) { return log_rate - target * std::log(workers); };
+}
+
+Objective cost_objective(Utility utility, Prices prices, double elapsed_s, double rest) {
+  static constexpr double kMin = 1e-12;  // of a size without cost
+  return [utility = std::move(utility), prices = std::move(prices), elapsed_s, rest](std::uint32_t workers,
+                                                                                     double log_rate) {
+    const double seconds = rest * std::exp(-log_rate);
+    const double falls = utility(elapsed_s) - utility(elapsed_s + seconds);
+    return -std::log(std::max(falls + seconds * prices.per_s(workers), kMin));
+  };
+}
+
+namespace {
+
+double share_of(const BatchRule& batch, std::uint32_t workers) {
+  return static_cast<double>(global_batch(batch, workers)) / workers;
+}
+
+}  // namespace
+
+SizeParts parts_of(const BatchRule& batch, std::uint32_t workers, double log_rate, double rest_share) {
+  const double share = share_of(batch, workers);
+  const double step_s = share * workers * std::exp(-log_rate);
+  return {(1 - rest_share) * step_s / share, rest_share * step_s};
+}
+
+double rest_gain(const BatchRule& batch, const SizeParts& known, std::uint32_t workers) {
+  const double compute_s = known.sample_s * share_of(batch, workers);
+  return std::log((compute_s + known.rest_s) / compute_s);
+}
+
+double efficiency_bound(const BatchRule& batch, const SizeParts& known, std::uint32_t from, std::uint32_t to) {
+  const auto log_rate = [&](std::uint32_t workers) {
+    const double share = share_of(batch, workers);
+    return std::log(share * workers / (known.sample_s * share + known.rest_s));
+  };
+  return (log_rate(to) - log_rate(from)) / std::log(static_cast<double>(to) / from);
+}
+
 namespace {
 
 // Prior of the marginal efficiency, and of its deviation from smooth saturation.

@@ -1,18 +1,20 @@
-// Purpose: the policy around the search for a size (search.h), with an objective of the derived class: when a size
-// counts as measured, when the search settles, what wakes it, and when a growth is taken back.
-//
-// Pure, as every policy: no clock, no I/O; the state of a job is the caller's.
+// Purpose: the policies "efficiency" and "cost": a search for the most economical size, which stays there until the
+// job changes.
 #pragma once
 
 #include <cstdint>
 #include <string>
 #include <vector>
 
-#include "heuristics/autoscale/objective.h"
 #include "heuristics/autoscale/search.h"
 #include "heuristics/autoscale/search_state.h"
 #include "heuristics/policy/per_job.h"
-#include "heuristics/policy/settings_table.h"
+#include "heuristics/policy/policy.h"
+
+// The policy around the search for a size (search.h), with an objective of the derived class: when a size
+// counts as measured, when the search settles, what wakes it, and when a growth is taken back.
+//
+// Pure, as every policy: no clock, no I/O; the state of a job is the caller's.
 
 namespace elastictrain::heuristics {
 
@@ -69,5 +71,18 @@ void add_search_parameters(SettingsTable<Settings>& table) {
       .number("give_up_s", &Settings::give_up_s, {1, 1e6}, "seconds",
               "time after which workers that did not come are not asked for, for an hour");
 }
+
+// The policies that find the most economical size and stay there. "efficiency" grows while the marginal
+// efficiency exceeds a target. "cost" weighs a utility of finishing against prices. Both use one search (search.h) with
+// their own objective (search.h).
+//
+// Differences from Or et al. 2020 (policy "or"): sizes are doubled and the gaps are then narrowed, instead of using a
+// fixed step. A verdict is given when noise allows it, after five steps if the difference is clear. A size is tried
+// only if its possible gain until the end of the job exceeds the cost of trying it. If the steps change while its
+// workers start and that no longer holds, it is given up. Once settled, only a change of the job's own behaviour or
+// limits starts a new search.
+
+PolicySpec efficiency_policy();
+PolicySpec cost_policy();
 
 }  // namespace elastictrain::heuristics

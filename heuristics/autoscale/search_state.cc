@@ -2,8 +2,69 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 
 namespace elastictrain::heuristics {
+namespace {
+
+constexpr double kPartsMemorySteps = 100;
+// Of a size that is compared with the present one, the rest of a step has at most this multiple of its present share.
+constexpr double kOtherShare = 2;
+
+}  // namespace
+
+void StepParts::add(const JobView& job) {
+  double steps = 0;
+  double step_s = 0;
+  double compute_s = 0;
+  for (const WorkerView& member : job.members) {
+    const auto weight = static_cast<double>(member.steps);
+    steps += weight;
+    step_s += weight * member.step_s;
+    compute_s += weight * member.compute_s;
+  }
+  if (!(steps > 0)) return;
+  const double added = steps / static_cast<double>(job.members.size());
+  steps_ = std::min(steps_ + added, std::max(kPartsMemorySteps, added));
+  step_s_ += added / steps_ * (step_s / steps - step_s_);
+  compute_s_ += added / steps_ * (compute_s / steps - compute_s_);
+}
+
+double unevenness(const StepParts& before, const StepParts& after) {
+  if (!before.is_known() || !after.is_known()) return std::numeric_limits<double>::infinity();
+  const double compute = after.compute_s() / before.compute_s();
+  const double rest = after.rest_s() / before.rest_s();
+  const double share = before.rest_s() / (before.compute_s() + before.rest_s());
+  const double most = std::min(1.0, kOtherShare * share);
+  const auto changed = [&](double rest_share) { return std::log(compute * (1 - rest_share) + rest * rest_share); };
+  return std::max(std::abs(changed(most) - changed(share)), std::abs(changed(0) - changed(share)));
+}
+
+namespace {
+
+// With this slack, a sum of normal noise exceeds its threshold about once in e^25 steps.
+constexpr double kRareness = 25;
+constexpr double kReferenceSteps = 100;
+constexpr double kMinStepsOfChange = 10;  // that a change must last
+
+}  // namespace
+
+ChangeDetector::ChangeDetector(double change, double log_rate, double steps)
+    : reference_(log_rate), reference_steps_(std::min(steps, kReferenceSteps)), slack_(change / 2) {}
+
+void ChangeDetector::add(double log_rate, double steps, double noise, double usual) {
+  if (reference_steps_ < kReferenceSteps) {
+    reference_steps_ += steps;
+    reference_ = usual;
+    return;
+  }
+  const double off = log_rate - reference_;
+  above_ = std::max(0.0, above_ + steps * (off - slack_));
+  below_ = std::max(0.0, below_ + steps * (-off - slack_));
+  const double threshold = std::max(kRareness * noise * noise / (2 * slack_), kMinStepsOfChange * slack_);
+  changed_ = changed_ || above_ > threshold || below_ > threshold;
+}
+
 namespace {
 
 constexpr double kHour = 3600;

@@ -1,4 +1,15 @@
-// Purpose: the throughput of a job at each size, from the intervals of its views. Warm-up is excluded.
+// Purpose: the throughput of a job at each size, and a smooth curve through noisy rates. Pure.
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <map>
+#include <optional>
+#include <vector>
+
+#include "heuristics/policy/view.h"
+
+// The throughput of a job at each size, from the intervals of its views. Warm-up is excluded.
 //
 // It keeps two statistics. The first is that of Or et al. 2020 (algorithms A1): the mean of all samples ever seen at a
 // size. The second is recent and has a confidence: the logarithm of the rate over the last intervals. A few steps that
@@ -9,15 +20,6 @@
 // Seven intervals in a row that are far off to one side are a change of the job: what was before is forgotten.
 //
 // Limit: a size whose only fault is that it has more such steps than another looks as good as that one.
-#pragma once
-
-#include <cstdint>
-#include <deque>
-#include <map>
-#include <optional>
-#include <vector>
-
-#include "heuristics/policy/view.h"
 
 namespace elastictrain::heuristics {
 
@@ -87,5 +89,22 @@ double scaling_efficiency(std::uint32_t workers, double rate, std::uint32_t more
 // so the order in which sizes are tried does not matter. Equal to the above for small distances. Works downwards as
 // well.
 double marginal_efficiency(std::uint32_t workers, double log_rate, std::uint32_t other, double other_log_rate);
+
+// Fits a smooth curve through noisy rates. The efficiency does not jump between pairs of neighbours, so sizes
+// close to each other share their measurements.
+//
+// The posterior of a random walk of the slope of ln R over ln k (a smoothing spline). How far the slope walks is that
+// of a smooth curve, or a multiple under which the measured rates are more likely (the marginal likelihood, as in
+// Rasmussen and Williams 2006, 5.4.1): on some machines one more host makes a job much faster, and a peak that is
+// measured well must not be drawn down to its neighbours. The sizes up to `cut_after` and those above are independent.
+// Pure.
+
+struct NoisyRate {
+  std::uint32_t workers = 0;
+  LogRate rate;
+};
+
+// Sizes increase. Sizes up to `cut_after` and those above are two curves.
+std::vector<LogRate> smoothed(const std::vector<NoisyRate>& rates, std::uint32_t cut_after);
 
 }  // namespace elastictrain::heuristics

@@ -6,7 +6,6 @@
 
 #include "heuristics/autoscale/format_text.h"
 #include "heuristics/policy/per_job.h"
-#include "heuristics/policy/settings_table.h"
 
 namespace elastictrain::heuristics {
 namespace {

@@ -1,12 +1,15 @@
-// Purpose: policies that wrap a policy and restrict its decisions.
-//
-// Each keeps the state of the wrapped policy within its own. Pure, as every policy.
+// Purpose: policies made of policies: limits around one, and one for the size beside one that observes workers.
+// Pure.
 #pragma once
 
 #include <cstdint>
 #include <memory>
 
 #include "heuristics/policy/policy.h"
+
+// Policies that wrap a policy and restrict its decisions.
+//
+// Each keeps the state of the wrapped policy within its own. Pure, as every policy.
 
 namespace elastictrain::heuristics {
 
@@ -21,5 +24,16 @@ std::unique_ptr<Policy> with_cool_down(std::unique_ptr<Policy> inner, double sec
 // A desired size counts only if it differs from the present one by more than `share` (0.1: 10 %), or was desired in
 // `views` consecutive views.
 std::unique_ptr<Policy> with_hysteresis(std::unique_ptr<Policy> inner, double share, std::uint32_t views);
+
+// Combines two policies on one job: one that decides on its size, and one that observes its workers.
+//
+// Both see every view and have states of their own. The decision contains the requests of both. If both decide on the
+// same thing, the first one wins. The reason is the first one's with the second's finding added, or the second's alone
+// if only that one changes something. Pure.
+
+enum class Merge { kFindings, kChanges };
+
+std::unique_ptr<Policy> beside(std::unique_ptr<Policy> first, std::unique_ptr<Policy> second,
+                               Merge of_second = Merge::kFindings);
 
 }  // namespace elastictrain::heuristics

@@ -4,8 +4,8 @@
 #include <cmath>
 #include <set>
 
+#include "heuristics/batch_plan.h"
 #include "heuristics/fit/least_squares.h"
-#include "heuristics/learning_rate.h"
 
 namespace elastictrain::heuristics {
 namespace {

@@ -9,11 +9,10 @@
 #include <vector>
 
 #include "heuristics/autoscale/format_text.h"
+#include "heuristics/batch_plan.h"
 #include "heuristics/goodput/goodput_model.h"
-#include "heuristics/learning_rate.h"
 #include "heuristics/noise/noise_scale.h"
 #include "heuristics/policy/per_job.h"
-#include "heuristics/policy/settings_table.h"
 
 namespace elastictrain::heuristics {
 namespace {

@@ -1,8 +1,4 @@
-// Purpose: the interface of every policy and its parameters.
-//
-// A policy is immutable. Its memory between calls is a state that the caller keeps, so a replay of the same views from
-// the same state and seed gives the same decisions, live and simulated. Pure: no clock, no I/O, no globals. A call must
-// take at most 1 ms at 10,000 workers. Errors: an inconsistent view gives "no change" with the reason.
+// Purpose: the interface of every policy and its parameters, and the policy that keeps the size.
 #pragma once
 
 #include <cstdint>
@@ -16,6 +12,12 @@
 
 #include "heuristics/policy/decision.h"
 #include "heuristics/policy/view.h"
+
+// The interface of every policy and its parameters.
+//
+// A policy is immutable. Its memory between calls is a state that the caller keeps, so a replay of the same views from
+// the same state and seed gives the same decisions, live and simulated. Pure: no clock, no I/O, no globals. A call must
+// take at most 1 ms at 10,000 workers. Errors: an inconsistent view gives "no change" with the reason.
 
 namespace elastictrain::heuristics {
 
@@ -74,5 +76,9 @@ double number(const Parameters& parameters, const std::string& name);
 std::uint32_t whole(const Parameters& parameters, const std::string& name);
 bool flag(const Parameters& parameters, const std::string& name);
 const std::string& text(const Parameters& parameters, const std::string& name);
+
+// The policy of a run that keeps its size: only `elastictrain resize` and failures change it.
+
+PolicySpec fixed_policy();
 
 }  // namespace elastictrain::heuristics

@@ -2,14 +2,14 @@
 
 #include <algorithm>
 
-#include "heuristics/autoscale/efficiency.h"
 #include "heuristics/autoscale/or_engine.h"
 #include "heuristics/autoscale/provisioning.h"
+#include "heuristics/autoscale/search_policy.h"
 #include "heuristics/batch/adasgd.h"
 #include "heuristics/batch/noise_batch.h"
 #include "heuristics/goodput/goodput_policy.h"
 #include "heuristics/interference/policy.h"
-#include "heuristics/policy/fixed.h"
+#include "heuristics/policy/policy.h"
 #include "heuristics/scavenger/scavenger_policy.h"
 #include "heuristics/straggler/policy.h"
 

@@ -7,9 +7,8 @@
 #include <utility>
 
 #include "heuristics/autoscale/format_text.h"
-#include "heuristics/cost/price.h"
+#include "heuristics/cost/cost.h"
 #include "heuristics/policy/per_job.h"
-#include "heuristics/policy/settings_table.h"
 #include "heuristics/scavenger/job_plan.h"
 
 namespace elastictrain::heuristics {

@@ -38,7 +38,7 @@
 #include <numeric>
 
 #include "heuristics/sharing/fill.h"
-#include "heuristics/sharing/policies.h"
+#include "heuristics/sharing/policy.h"
 #include "heuristics/sharing/service_history.h"
 
 namespace elastictrain::heuristics::sharing {

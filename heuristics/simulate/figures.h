@@ -1,6 +1,6 @@
 // Purpose: the quality of a trajectory, compared with the best fixed size, known in advance and without noise.
 //
-// loss: the value that a rule minimises, over a whole job. Efficiency: time^(1-S) x (worker-seconds)^S (objective.h).
+// loss: the value that a rule minimises, over a whole job. Efficiency: time^(1-S) x (worker-seconds)^S (autoscale/search.h).
 // Cost: the decrease of the utility until the end, plus the cost.
 // regret: loss over that of the best fixed size, minus 1.
 // settled: the time at which the last change to or from a size outside of the good ones was complete. Good sizes are
@@ -14,7 +14,7 @@
 #include <cstdint>
 #include <functional>
 
-#include "heuristics/cost/utility.h"
+#include "heuristics/cost/cost.h"
 #include "heuristics/simulate/closed_loop.h"
 
 namespace elastictrain::heuristics {

@@ -5,13 +5,10 @@
 #include <utility>
 
 #include "heuristics/policy/per_job.h"
-#include "heuristics/policy/settings_table.h"
-#include "heuristics/straggler/data_wait.h"
-#include "heuristics/straggler/hosts.h"
-#include "heuristics/straggler/pair.h"
+#include "heuristics/straggler/detector.h"
+#include "heuristics/straggler/findings.h"
 #include "heuristics/straggler/published.h"
-#include "heuristics/straggler/rebalance.h"
-#include "heuristics/straggler/replace.h"
+#include "heuristics/straggler/remedies.h"
 #include "heuristics/straggler/robust.h"
 
 namespace elastictrain::heuristics {

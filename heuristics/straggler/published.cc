@@ -5,7 +5,7 @@
 #include <string>
 #include <utility>
 
-#include "heuristics/straggler/per_worker.h"
+#include "heuristics/straggler/detector.h"
 
 namespace elastictrain::heuristics {
 namespace {

@@ -7,7 +7,7 @@
 #include <optional>
 #include <utility>
 
-#include "heuristics/straggler/per_worker.h"
+#include "heuristics/straggler/detector.h"
 
 namespace elastictrain::heuristics {
 namespace {

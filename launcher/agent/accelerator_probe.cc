@@ -5,7 +5,7 @@
 
 #include "launcher/process/command.h"
 #include "supervisor/protocol/codec.h"
-#include "supervisor/protocol/duration_text.h"
+#include "supervisor/protocol/display_text.h"
 
 namespace elastictrain::launcher {
 namespace {

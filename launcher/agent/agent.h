@@ -1,13 +1,31 @@
-// Purpose: the agent, the launcher's process on each host: starts workers, relays their messages, collects their output
+// Purpose: the agent, the launcher's process on each host: reads its bootstrap frame, takes its host over from an
+// older agent, and runs the service until the run ends.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <string>
+
+#include "supervisor/protocol/agent_messages.h"
+#include "supervisor/protocol/result.h"
+
+// Reads the frame with all parameters of an agent: from its standard input, or, in an MPI pool, where only one
+// process has a standard input, from a private file with a frame for each rank.
+// Thread: blocks the caller up to the deadline. Errors: end of input, malformed data, another protocol version,
+// time-out, a file that is missing or not private.
+
+namespace elastictrain::launcher {
+
+Result<protocol::AgentBootstrap> read_bootstrap(int descriptor, std::chrono::milliseconds timeout);
+
+// The frame of this rank in a pool's file (launcher/mpi/mpi_pool.h).
+Result<protocol::AgentBootstrap> read_pool_bootstrap(const std::string& path, std::uint32_t rank);
+
+// The agent, the launcher's process on each host: starts workers, relays their messages, collects their output
 // and ends them. It receives all its parameters over stdin (one bootstrap frame; in an MPI pool: in a private file) and
 // its TLS connection; argv and the environment hold none.
 //
 // Thread: the caller's, until the agent ends. Errors: a message on stderr and an exit status (see AgentExit).
-#pragma once
-
-#include <string>
-
-namespace elastictrain::launcher {
 
 enum AgentExit : int {
   kAgentStopped = 0,       // stopped on request (by the supervisor or a signal); every worker has exited

@@ -19,13 +19,13 @@
 
 #include "launcher/agent/agent.h"
 #include "launcher/agent/fork_server.h"
-#include "launcher/agent/guardian.h"
+#include "launcher/agent/helper_processes.h"
 #include "launcher/agent/notice_probe.h"
 #include "launcher/agent/private_directory.h"
 #include "launcher/agent/supervisor_link.h"
 #include "launcher/agent/warm_workers.h"
 #include "launcher/agent/worker.h"
-#include "launcher/mpi/place.h"
+#include "launcher/mpi/mpi_rank.h"
 
 namespace elastictrain::launcher {
 
@@ -73,7 +73,7 @@ class AgentService {
 
   static void say(const std::string& text);
 
-  // agent_service_start.cc
+  // agent_service_workers.cc
   Result<WorkerSetup> setup_for(protocol::SpawnWorker& order);
   void begin(WorkerSetup setup, std::optional<ForkedChild> child);
   void start_failed(const protocol::SpawnWorker& order, const Error& error);
@@ -97,7 +97,7 @@ class AgentService {
   bool send_next_batch(Worker& worker);
   void keep_output(Worker& worker, Ended& ended);
 
-  // agent_service_pool.cc
+  // agent_service_workers.cc
   Status take_seat(protocol::SpawnWorker& order);
   bool take_warm_seat(const protocol::SpawnWorker& order);
   void reseat(std::unique_ptr<Worker> process, WorkerId worker);

@@ -13,7 +13,7 @@
 #include <utility>
 
 #include "launcher/text.h"
-#include "supervisor/protocol/duration_text.h"
+#include "supervisor/protocol/display_text.h"
 
 namespace elastictrain::launcher {
 namespace {

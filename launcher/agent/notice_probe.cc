@@ -3,7 +3,7 @@
 #include <asio/error_code.hpp>
 #include <utility>
 
-#include "supervisor/protocol/duration_text.h"
+#include "supervisor/protocol/display_text.h"
 
 namespace elastictrain::launcher {
 namespace {

@@ -14,8 +14,7 @@
 #include <string>
 #include <vector>
 
-#include "launcher/agent/line_buffer.h"
-#include "launcher/agent/output_splitter.h"
+#include "launcher/agent/output_lines.h"
 
 namespace elastictrain::launcher {
 

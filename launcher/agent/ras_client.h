@@ -1,11 +1,5 @@
-// Purpose: asks NCCL's RAS service of this host for its report.
-//
-// Each process with a communicator has such a service, and each service collects from all processes: the first one that
-// answers suffices. A port without a listener, and a process that accepts the connection and stays silent (it is
-// stopped), cost little before the next one is tried.
-// Ownership: keeps itself alive until `done` has been called, once, within the time limit. Thread: the io_context's
-// thread, never blocked. Errors: in the answer.
-// Source: the text protocol of ncclras, NCCL 2.24 to 2.30 (src/ras/client.cc).
+// Purpose: NCCL's RAS service of the workers of a host: a port reserved for each worker's service, and the client
+// that asks one of them for its report. The report is parsed in ras_report.
 #pragma once
 
 #include <array>
@@ -19,7 +13,40 @@
 #include <string>
 #include <vector>
 
+#include "supervisor/protocol/result.h"
+
+// A TCP port of the loopback address that is free now and stays reserved for a program that binds it with
+// SO_REUSEPORT, as NCCL's RAS service does: no other program gets it, and several runs of a host never collide.
+//
+// Ownership: the port is released with the object. Thread: any. Errors: take() reports why there is none.
+
 namespace elastictrain::launcher {
+
+class ReservedPort {
+ public:
+  static Result<ReservedPort> take();
+  ReservedPort() = default;
+  ReservedPort(ReservedPort&& other) noexcept;
+  ReservedPort& operator=(ReservedPort&& other) noexcept;
+  ~ReservedPort();
+
+  std::uint16_t number() const { return number_; }  // 0: none
+  // "127.0.0.1:40123"
+  std::string address() const;
+
+ private:
+  int socket_ = -1;  // bound, never listening: connections are refused until the program listens
+  std::uint16_t number_ = 0;
+};
+
+// Asks NCCL's RAS service of this host for its report.
+//
+// Each process with a communicator has such a service, and each service collects from all processes: the first one that
+// answers suffices. A port without a listener, and a process that accepts the connection and stays silent (it is
+// stopped), cost little before the next one is tried.
+// Ownership: keeps itself alive until `done` has been called, once, within the time limit. Thread: the io_context's
+// thread, never blocked. Errors: in the answer.
+// Source: the text protocol of ncclras, NCCL 2.24 to 2.30 (src/ras/client.cc).
 
 struct RasAnswer {
   bool connected = false;  // a process listens at one of the ports

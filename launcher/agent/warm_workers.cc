@@ -5,7 +5,7 @@
 #include <string>
 #include <utility>
 
-#include "launcher/process/process_stat.h"
+#include "launcher/process/process_identity.h"
 #include "supervisor/protocol/codec.h"
 
 namespace elastictrain::launcher {

@@ -1,8 +1,5 @@
-// Purpose: one worker of this host: its process in a group of its own, its two pipes, its socket, its exit. A process
-// of an MPI pool, or one that a shrink lets go, may park and be another worker later.
-//
-// Ownership: the agent's service owns it and destroys it after on_exit. Thread: the io_context's thread.
-// Errors: start() reports why there is no process; later events go to the hooks.
+// Purpose: one worker of a host: its process, pipes, socket and exit, and the error file that a failed program
+// leaves.
 #pragma once
 
 #include <asio/io_context.hpp>
@@ -13,16 +10,30 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "launcher/agent/output_pump.h"
-#include "launcher/agent/reserved_port.h"
+#include "launcher/agent/ras_client.h"
 #include "launcher/agent/worker_record.h"
 #include "launcher/agent/worker_socket.h"
 #include "launcher/process/memory_group.h"
 #include "launcher/process/process.h"
 #include "supervisor/protocol/agent_messages.h"
 
+// Reads what a failed program wrote to TORCHELASTIC_ERROR_FILE (torch's @record decorator does), as lines for
+// people. Any text is accepted; JSON in torch's form is parsed.
+//
+// Thread: any; reads a file of bounded size. Errors: no lines if there is no file or it is empty.
+
 namespace elastictrain::launcher {
+
+std::vector<std::string> read_error_file(const std::string& path);
+
+// One worker of this host: its process in a group of its own, its two pipes, its socket, its exit. A process
+// of an MPI pool, or one that a shrink lets go, may park and be another worker later.
+//
+// Ownership: the agent's service owns it and destroys it after on_exit. Thread: the io_context's thread.
+// Errors: start() reports why there is no process; later events go to the hooks.
 
 struct WorkerSetup {
   protocol::SpawnWorker order;

@@ -3,7 +3,7 @@
 #include <type_traits>
 #include <utility>
 
-#include "supervisor/protocol/note_keys.h"
+#include "supervisor/protocol/names.h"
 
 namespace elastictrain::launcher {
 

@@ -1,8 +1,5 @@
-// Purpose: the allocation of the batch system (Slurm, PBS, LSF, SGE, Flux) for the job that this process runs in: hosts
-// with their slots. One file per system reads that system's data; all of them are pure, so recorded environments are
-// their tests.
-//
-// Thread: any. Errors: the variable or file that cannot be used, and how to run without it.
+// Purpose: the allocation of a batch system for the job of this process: hosts with their slots, from the system
+// that is detected. Pure, except for read_surroundings().
 #pragma once
 
 #include <cstdint>
@@ -14,6 +11,12 @@
 
 #include "launcher/host_source.h"
 #include "supervisor/protocol/result.h"
+
+// The allocation of the batch system (Slurm, PBS, LSF, SGE, Flux) for the job that this process runs in: hosts
+// with their slots. One file per system reads that system's data; all of them are pure, so recorded environments are
+// their tests.
+//
+// Thread: any. Errors: the variable or file that cannot be used, and how to run without it.
 
 namespace elastictrain::launcher {
 

@@ -1,7 +1,4 @@
-// Purpose: creates the launchers that start agents by MPI's own command. One process per host is a launch method like
-// any other; a pool is one launch of one agent per rank, whose workers may use MPI.
-//
-// Results arrive on the io_context's thread through the sink, exactly one LaunchEnded per launch(), in all cases.
+// Purpose: creates the launchers that start agents by MPI's own command. The pool is in mpi_pool.cc.
 #pragma once
 
 #include <asio/io_context.hpp>
@@ -14,6 +11,11 @@
 #include "launcher/host_source.h"
 #include "launcher/launcher.h"
 #include "launcher/mpi/mpi_tool.h"
+
+// Creates the launchers that start agents by MPI's own command. One process per host is a launch method like
+// any other; a pool is one launch of one agent per rank, whose workers may use MPI.
+//
+// Results arrive on the io_context's thread through the sink, exactly one LaunchEnded per launch(), in all cases.
 
 namespace elastictrain::launcher {
 

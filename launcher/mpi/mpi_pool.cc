@@ -1,21 +1,134 @@
+#include "launcher/mpi/mpi_pool.h"
+
+#include <fcntl.h>
+#include <unistd.h>
+
 #include <algorithm>
 #include <asio/error_code.hpp>
 #include <asio/io_context.hpp>
 #include <asio/post.hpp>
 #include <asio/steady_timer.hpp>
+#include <cerrno>
+#include <cstdlib>
+#include <cstring>
+#include <filesystem>
 #include <map>
 #include <optional>
 #include <set>
 #include <utility>
 
-#include "launcher/agent_marker.h"
+#include "launcher/agent_program.h"
 #include "launcher/mpi/mpi_launchers.h"
-#include "launcher/mpi/pool_file.h"
-#include "launcher/mpi/reachability.h"
 #include "launcher/process/command.h"
-#include "launcher/tool_output.h"
+#include "launcher/text.h"
+#include "supervisor/protocol/codec.h"
 
 namespace elastictrain::launcher {
+namespace {
+
+constexpr const char* kFileName = "ranks";
+
+Error failed(const std::string& what, int reason) {
+  return {ErrorCode::kIo, "cannot write the start messages of the MPI pool, " + what + ": " + std::strerror(reason)};
+}
+
+// On a shared file system the key must have reached the disk before another host reads the file.
+Status write_whole(const std::string& path, const std::string& text) {
+  const int file = ::open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600);
+  if (file < 0) return failed(path, errno);
+  std::size_t written = 0;
+  int reason = 0;
+  while (written < text.size() && reason == 0) {
+    const ssize_t count = ::write(file, text.data() + written, text.size() - written);
+    if (count >= 0) written += static_cast<std::size_t>(count);
+    if (count < 0 && errno != EINTR) reason = errno;
+  }
+  if (reason == 0 && ::fsync(file) != 0) reason = errno;
+  ::close(file);
+  return reason == 0 ? Status() : Status(failed(path, reason));
+}
+
+}  // namespace
+
+Result<PoolFile> PoolFile::write(const std::string& directory, const std::vector<protocol::AgentBootstrap>& ranks) {
+  std::error_code ignored;
+  std::filesystem::create_directories(directory, ignored);
+  std::string own = directory + "/.mpi-pool-XXXXXX";
+  if (::mkdtemp(own.data()) == nullptr) return failed(own, errno);
+  PoolFile file(own + "/" + kFileName);
+  std::string text;
+  for (const auto& rank : ranks) text += protocol::encode_frame(protocol::Bootstrap(rank));
+  const Status written = write_whole(file.path_, text);
+  if (!written) return written.error();
+  return file;
+}
+
+PoolFile::PoolFile(PoolFile&& other) noexcept : path_(std::exchange(other.path_, {})) {}
+
+PoolFile::~PoolFile() {
+  if (path_.empty()) return;
+  ::unlink(path_.c_str());
+  ::rmdir(std::filesystem::path(path_).parent_path().c_str());
+}
+
+namespace {
+
+constexpr std::size_t kAtOnce = 32;  // machines that are asked
+
+std::string problem_of(const CommandEnd& end) {
+  const std::string answer = last_lines(end.error_text);
+  if (!answer.empty()) return answer;
+  return end.timed_out ? "no answer arrived in time" : "the check ended with " + describe(end.status);
+}
+
+}  // namespace
+
+Reachability::Reachability(asio::io_context& io, std::vector<Question> questions, std::chrono::milliseconds patience,
+                           std::function<void(Absent)> done)
+    : io_(io), questions_(std::move(questions)), patience_(patience), done_(std::move(done)) {
+  asio::post(io_, [this, life = std::weak_ptr<char>(life_)] {
+    if (!life.expired()) ask();
+  });
+}
+
+Reachability::~Reachability() {
+  for (const auto& [machine, command] : running_) command->terminate();
+}
+
+void Reachability::ask() {
+  while (asked_ < questions_.size() && running_.size() < kAtOnce) start(questions_[asked_++]);
+  if (answers_ < questions_.size()) return;
+  // Moved out: the call may destroy this object.
+  const auto done = std::exchange(done_, nullptr);
+  if (done) done(std::move(absent_));
+}
+
+void Reachability::start(const Question& question) {
+  CommandSpec spec;
+  spec.argv = question.command;
+  spec.deadline = patience_;
+  const auto ended = [this, machine = question.machine, life = std::weak_ptr<char>(life_)](const CommandEnd& end) {
+    if (!life.expired()) answered(machine, end);
+  };
+  auto command = Command::start(io_, std::move(spec), nullptr, ended);
+  if (command)
+    running_[question.machine] = std::move(*command);
+  else
+    count(question.machine, command.error().message);
+}
+
+void Reachability::answered(const std::string& machine, const CommandEnd& end) {
+  running_.erase(machine);
+  const bool answers = end.status.signal == 0 && end.status.exit_code == 0;
+  count(machine, answers ? "" : problem_of(end));
+  ask();
+}
+
+void Reachability::count(const std::string& machine, const std::string& problem) {
+  ++answers_;
+  if (!problem.empty()) absent_[machine] = problem;
+}
+
 namespace {
 
 // All ranks are requested in quick succession; no request follows after this time.

@@ -7,7 +7,7 @@
 #include <cstring>
 
 #include "launcher/process/session_sweep.h"
-#include "supervisor/protocol/signal_name.h"
+#include "supervisor/protocol/display_text.h"
 
 namespace elastictrain::launcher {
 namespace {

@@ -1,27 +1,73 @@
-// Purpose: the only place that forks and executes. A Process is one child with its pipes; its exit is observed through
-// a pidfd on the Asio loop, so that no SIGCHLD handler is needed and children of other owners are not reaped.
-//
-// Ownership: the holder owns the child; destroying a Process kills a child that still runs (with its group, if it has
-// one of its own) and reaps it. Thread: the io_context's thread; spawn() must be called from a thread that exists as
-// long as the child if parent_death_signal is used. Errors: spawn() reports what could not be done, including exec.
+// Purpose: the only place that forks and executes: one child process with its pipes, and its standard streams before
+// it exists.
 #pragma once
 
 #include <signal.h>
 #include <sys/resource.h>
 #include <sys/types.h>
 
+#include <array>
 #include <asio/io_context.hpp>
 #include <asio/posix/stream_descriptor.hpp>
 #include <functional>
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
-#include "launcher/process/streams.h"
 #include "supervisor/protocol/result.h"
 
+// The three standard streams of a child before it exists, and the descriptors that they consist of.
+//
+// Ownership: a Fd closes its descriptor. Thread: any. Errors: what could not be opened, with advice where descriptors
+// are used up.
+
 namespace elastictrain::launcher {
+
+struct ProcessSpec;
+
+class Fd {
+ public:
+  Fd() = default;
+  explicit Fd(int fd) : fd_(fd) {}
+  Fd(Fd&& other) noexcept : fd_(other.release()) {}
+  Fd& operator=(Fd&& other) noexcept {
+    reset(other.release());
+    return *this;
+  }
+  ~Fd() { reset(-1); }
+  int get() const { return fd_; }
+  int release() { return std::exchange(fd_, -1); }
+  void reset(int fd);
+
+ private:
+  int fd_ = -1;
+};
+
+struct StreamEnds {
+  Fd child;
+  Fd parent;
+};
+
+struct Streams {
+  std::array<Fd, 3> child;
+  std::array<Fd, 3> parent;  // of those that are pipes
+};
+
+Result<StreamEnds> open_pipe(bool parent_writes);
+
+// As the spec asks for; all descriptors are closed on exec.
+Result<Streams> open_streams(const ProcessSpec& spec);
+
+Error system_error(const std::string& what, int error);
+
+// The only place that forks and executes. A Process is one child with its pipes; its exit is observed through
+// a pidfd on the Asio loop, so that no SIGCHLD handler is needed and children of other owners are not reaped.
+//
+// Ownership: the holder owns the child; destroying a Process kills a child that still runs (with its group, if it has
+// one of its own) and reaps it. Thread: the io_context's thread; spawn() must be called from a thread that exists as
+// long as the child if parent_death_signal is used. Errors: spawn() reports what could not be done, including exec.
 
 enum class Stream { kNull, kPipe, kInherit };
 

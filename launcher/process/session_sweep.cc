@@ -10,7 +10,7 @@
 #include <unordered_map>
 
 #include "launcher/process/process.h"
-#include "launcher/process/process_stat.h"
+#include "launcher/process/process_identity.h"
 
 namespace elastictrain::launcher {
 namespace {

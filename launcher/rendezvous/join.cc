@@ -13,12 +13,12 @@
 #include <utility>
 #include <vector>
 
-#include "launcher/build_id.h"
-#include "launcher/local_launcher.h"
+#include "launcher/agent_program.h"
+#include "launcher/host_launchers.h"
+#include "supervisor/protocol/agent_messages.h"
 #include "supervisor/protocol/codec.h"
-#include "supervisor/protocol/duration_text.h"
+#include "supervisor/protocol/display_text.h"
 #include "supervisor/protocol/limits.h"
-#include "supervisor/protocol/rendezvous_messages.h"
 
 namespace elastictrain::launcher {
 namespace {

@@ -5,12 +5,12 @@
 #include <set>
 #include <utility>
 
-#include "launcher/build_id.h"
+#include "launcher/agent_program.h"
 #include "launcher/hostfile.h"
+#include "supervisor/protocol/agent_messages.h"
 #include "supervisor/protocol/codec.h"
-#include "supervisor/protocol/counted.h"
+#include "supervisor/protocol/display_text.h"
 #include "supervisor/protocol/limits.h"
-#include "supervisor/protocol/rendezvous_messages.h"
 
 namespace elastictrain::launcher {
 namespace {

@@ -10,7 +10,7 @@
 #include <filesystem>
 #include <utility>
 
-#include "supervisor/protocol/counted.h"
+#include "supervisor/protocol/display_text.h"
 
 namespace elastictrain::cluster {
 namespace {

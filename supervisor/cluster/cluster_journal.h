@@ -16,7 +16,7 @@
 #include <string>
 #include <vector>
 
-#include "supervisor/cluster/core/record.h"
+#include "supervisor/cluster/core/action.h"
 #include "supervisor/protocol/result.h"
 
 namespace elastictrain::cluster {

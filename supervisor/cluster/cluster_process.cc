@@ -8,7 +8,7 @@
 #include <algorithm>
 #include <asio/post.hpp>
 
-#include "launcher/process/process_mark.h"
+#include "launcher/process/process_identity.h"
 #include "supervisor/cluster/cluster_requests.h"
 #include "supervisor/policy/sharing_json.h"
 #include "supervisor/protocol/json_text.h"

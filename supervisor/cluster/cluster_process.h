@@ -16,13 +16,13 @@
 #include <string>
 
 #include "launcher/host_source.h"
+#include "supervisor/cluster/cluster_directory.h"
 #include "supervisor/cluster/cluster_journal.h"
-#include "supervisor/cluster/cluster_place.h"
 #include "supervisor/cluster/cluster_server.h"
 #include "supervisor/cluster/core/cluster.h"
 #include "supervisor/cluster/lease_protocol.h"
 #include "supervisor/cluster/run_starter.h"
-#include "supervisor/policy/sharing_outside.h"
+#include "supervisor/policy/external_sharing.h"
 #include "supervisor/protocol/result.h"
 
 namespace elastictrain::cluster {

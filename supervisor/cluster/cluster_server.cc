@@ -22,7 +22,7 @@
 #include <string_view>
 #include <utility>
 
-#include "supervisor/cluster/cluster_place.h"
+#include "supervisor/cluster/cluster_directory.h"
 #include "supervisor/cluster/lease_protocol.h"
 
 namespace elastictrain::cluster {

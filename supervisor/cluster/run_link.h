@@ -18,8 +18,8 @@
 #include <optional>
 #include <string>
 
-#include "supervisor/cluster/holds.h"
 #include "supervisor/cluster/lease_protocol.h"
+#include "supervisor/cluster/run_report.h"
 #include "supervisor/protocol/result.h"
 
 namespace elastictrain::cluster {

@@ -5,7 +5,7 @@
 #include <asio/buffer.hpp>
 #include <asio/post.hpp>
 
-#include "launcher/process/process_mark.h"
+#include "launcher/process/process_identity.h"
 
 namespace elastictrain::cluster {
 namespace {

@@ -4,8 +4,7 @@
 #include <optional>
 
 #include "supervisor/protocol/json_text.h"
-#include "supervisor/protocol/json_value.h"
-#include "supervisor/protocol/topology_choice.h"
+#include "supervisor/protocol/names.h"
 
 namespace elastictrain::control {
 namespace {

@@ -1,11 +1,11 @@
 #include "supervisor/core/advance.h"
 
+#include "supervisor/core/agents.h"
 #include "supervisor/core/changing.h"
 #include "supervisor/core/ending.h"
 #include "supervisor/core/hosts.h"
 #include "supervisor/core/reconciling.h"
 #include "supervisor/core/recovering.h"
-#include "supervisor/core/takeover.h"
 
 namespace elastictrain::core {
 

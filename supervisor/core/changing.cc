@@ -7,16 +7,15 @@
 #include <vector>
 
 #include "supervisor/core/ending.h"
-#include "supervisor/core/losing.h"
-#include "supervisor/core/newcomers.h"
+#include "supervisor/core/losses.h"
+#include "supervisor/core/pure/message_text.h"
 #include "supervisor/core/pure/swap_plan.h"
-#include "supervisor/core/pure/text.h"
 #include "supervisor/core/recovering.h"
+#include "supervisor/core/starting.h"
 #include "supervisor/core/workers.h"
 #include "supervisor/protocol/check.h"
-#include "supervisor/protocol/duration_text.h"
+#include "supervisor/protocol/display_text.h"
 #include "supervisor/protocol/names.h"
-#include "supervisor/protocol/topology_choice.h"
 
 namespace elastictrain::core {
 namespace {

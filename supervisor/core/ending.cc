@@ -7,11 +7,10 @@
 
 #include "supervisor/core/changing.h"
 #include "supervisor/core/hosts.h"
-#include "supervisor/core/pure/exit_text.h"
-#include "supervisor/core/pure/text.h"
+#include "supervisor/core/pure/message_text.h"
 #include "supervisor/core/workers.h"
 #include "supervisor/protocol/check.h"
-#include "supervisor/protocol/duration_text.h"
+#include "supervisor/protocol/display_text.h"
 
 namespace elastictrain::core {
 namespace {

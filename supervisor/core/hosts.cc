@@ -8,8 +8,7 @@
 #include <vector>
 
 #include "supervisor/core/ending.h"
-#include "supervisor/core/pure/exit_text.h"
-#include "supervisor/core/pure/text.h"
+#include "supervisor/core/pure/message_text.h"
 #include "supervisor/core/recovering.h"
 
 namespace elastictrain::core {

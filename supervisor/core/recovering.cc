@@ -9,16 +9,14 @@
 #include "supervisor/core/agents.h"
 #include "supervisor/core/changing.h"
 #include "supervisor/core/ending.h"
-#include "supervisor/core/hanging.h"
-#include "supervisor/core/losing.h"
-#include "supervisor/core/newcomers.h"
-#include "supervisor/core/planner.h"
+#include "supervisor/core/losses.h"
+#include "supervisor/core/pure/message_text.h"
 #include "supervisor/core/pure/swap_plan.h"
-#include "supervisor/core/pure/text.h"
 #include "supervisor/core/reconciling.h"
+#include "supervisor/core/starting.h"
 #include "supervisor/core/workers.h"
 #include "supervisor/protocol/check.h"
-#include "supervisor/protocol/duration_text.h"
+#include "supervisor/protocol/display_text.h"
 
 namespace elastictrain::core {
 

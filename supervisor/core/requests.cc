@@ -10,15 +10,12 @@
 #include "supervisor/core/changing.h"
 #include "supervisor/core/ending.h"
 #include "supervisor/core/hosts.h"
-#include "supervisor/core/planner.h"
-#include "supervisor/core/pure/exit_text.h"
+#include "supervisor/core/pure/message_text.h"
 #include "supervisor/core/pure/swap_plan.h"
-#include "supervisor/core/pure/text.h"
+#include "supervisor/core/reconciling.h"
 #include "supervisor/core/workers.h"
-#include "supervisor/protocol/duration_text.h"
+#include "supervisor/protocol/display_text.h"
 #include "supervisor/protocol/names.h"
-#include "supervisor/protocol/note_keys.h"
-#include "supervisor/protocol/topology_choice.h"
 
 namespace elastictrain::core {
 namespace {

@@ -6,7 +6,7 @@
 
 #include <string>
 
-#include "supervisor/core/pure/transitions.h"
+#include "supervisor/core/pure/invariants.h"
 #include "supervisor/core/run.h"
 
 namespace elastictrain::core {

@@ -4,7 +4,7 @@
 #include <chrono>
 #include <utility>
 
-#include "supervisor/core/pure/text.h"
+#include "supervisor/core/pure/message_text.h"
 #include "supervisor/protocol/check.h"
 
 namespace elastictrain::core {

@@ -1,6 +1,6 @@
 // Purpose: all state of a run, in one place. Handlers change it; nothing else has state. What happens to a run is in
-// the files beside it: starting, changing (with planner and reconciling), losing (with hanging and newcomers),
-// recovering, hosts, agents, workers, requests, ending, takeover, snapshot. `membership.h` hands events to them.
+// the files beside it: starting, reconciling (with the planner), changing, losses, recovering, hosts, agents (with
+// takeover), workers, requests, ending, snapshot. `membership.h` hands events to them.
 //
 // Ownership: one per run, held by Membership. Thread: any one thread at a time. Plain data, but for the mechanisms that
 // keep their own books (hang detector, budgets, ledger, timers).
@@ -17,15 +17,12 @@
 #include <unordered_set>
 #include <vector>
 
+#include "supervisor/core/pure/action.h"
 #include "supervisor/core/pure/event.h"
 #include "supervisor/core/pure/failure_budget.h"
 #include "supervisor/core/pure/failure_detector.h"
-#include "supervisor/core/pure/hang_detector.h"
-#include "supervisor/core/pure/host_health.h"
 #include "supervisor/core/pure/invariants.h"
 #include "supervisor/core/pure/ledger.h"
-#include "supervisor/core/pure/outbox.h"
-#include "supervisor/core/pure/probation.h"
 #include "supervisor/core/pure/roster.h"
 #include "supervisor/core/pure/settings.h"
 #include "supervisor/protocol/ids.h"

@@ -1,7 +1,8 @@
-// Purpose: turns the reports of the run's workers into the views that policies decide on. Pure.
-//
-// Ownership: one per run, by the policy runner. Thread: the supervisor's loop.
+// Purpose: observation of a run: turns its workers' reports into the views that policies decide on, and reports the
+// noise of its gradients. Pure.
 #pragma once
+
+#include <fnmatch.h>
 
 #include <cstdint>
 #include <map>
@@ -9,9 +10,25 @@
 #include <string>
 #include <vector>
 
+#include "heuristics/batch_plan.h"
+#include "heuristics/noise/noise_scale.h"
 #include "heuristics/policy/view.h"
 #include "supervisor/core/pure/run_view.h"
 #include "supervisor/protocol/worker_messages.h"
+
+// Matches names of hosts and of variables against a pattern, as in a shell. Pure.
+
+namespace elastictrain {
+
+inline bool fits_pattern(const std::string& text, const std::string& pattern) {
+  return ::fnmatch(pattern.c_str(), text.c_str(), FNM_NOESCAPE) == 0;
+}
+
+}  // namespace elastictrain
+
+// Turns the reports of the run's workers into the views that policies decide on. Pure.
+//
+// Ownership: one per run, by the policy runner. Thread: the supervisor's loop.
 
 namespace elastictrain::policy {
 
@@ -131,6 +148,34 @@ class Observer {
   double paid_until_s_ = 0;
   double worker_seconds_ = 0;
   double cost_ = 0;
+};
+
+// Reports to a run how noisy its gradients are, so that the learning rate can follow by the AdaScale rule:
+// when the noise is known, or known to be at least so large, and again when it has changed so much that the rate should
+// change. Pure.
+//
+// Ownership: one per run, by the policy runner. Thread: the supervisor's loop.
+
+class NoiseWatch {
+ public:
+  // With a rule that does not use the noise there is never a report. `max_workers`: of the run.
+  NoiseWatch(heuristics::LearningRateRule rule, std::uint32_t max_workers) : rule_(rule), max_workers_(max_workers) {}
+
+  void add(const heuristics::JobView& job);
+
+  // The noise scale, in samples, if the rate at the largest batch of this run would change by it. A rate at a smaller
+  // batch changes less, so the rate is right within this tolerance for any batch that the run may reach.
+  std::optional<double> take_news();
+
+ private:
+  double gain(double noise_scale) const;
+
+  const heuristics::LearningRateRule rule_;
+  const std::uint32_t max_workers_;
+  double base_batch_ = 0;
+  double largest_batch_ = 0;
+  heuristics::NoiseScale noise_;
+  double reported_ = 0;  // the last one reported; 0: none yet
 };
 
 }  // namespace elastictrain::policy

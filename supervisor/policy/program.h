@@ -1,24 +1,28 @@
-// Purpose: a policy in any language: a program that reads one view per line and writes one decision per line, as JSON.
+// Purpose: programs of the user that answer one line of JSON with another: a policy, and a utility of the finished
+// job. Nobody waits for them.
+#pragma once
+
+#include <asio/io_context.hpp>
+#include <asio/steady_timer.hpp>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "heuristics/policy/view.h"
+#include "launcher/process/process.h"
+#include "supervisor/policy/external_policy.h"
+#include "supervisor/protocol/result.h"
+
+// A policy in any language: a program that reads one view per line and writes one decision per line, as JSON.
 // Nobody blocks on it: ask() returns at once, and the answer, or the failure, comes later. What views and decisions say
 // is its caller's matter.
 //
 // Ownership: owns the process, which has a session of its own; what is left of it ends with this object. Thread: the
 // io_context's. Errors: a program that is too slow, exits, writes a line that is not a decision, writes too much or
 // unasked, or closes its streams is killed, `failed` is called once with what was wrong, and it is not asked again.
-#pragma once
-
-#include <asio/io_context.hpp>
-#include <asio/steady_timer.hpp>
-
-#include <cstdint>
-#include <functional>
-#include <memory>
-#include <string>
-#include <vector>
-
-#include "launcher/process/process.h"
-#include "supervisor/policy/outside.h"
-#include "supervisor/protocol/result.h"
 
 namespace elastictrain::policy {
 
@@ -79,6 +83,41 @@ class Program {
   bool has_failed_ = false;
   asio::steady_timer deadline_;
   std::unique_ptr<launcher::Process> process_;
+};
+
+// A program of the user's that says what the finished job is worth at a time: it reads the run's state as one
+// line of JSON and writes a table as one line, before each view of the policy. Training never waits for it.
+//
+// Ownership: owns the process. Thread: the io_context's. Errors: a program that is too slow, ends, or writes a line
+// that is no table is killed and not asked again; from then on there is no table, and failure() says why.
+
+using UtilityTable = std::vector<heuristics::UtilityPoint>;
+
+// {"utility": [[SECONDS, VALUE], …]}, seconds in order, at most kMaxUtilityPoints. kInvalid with what is wrong.
+inline constexpr std::size_t kMaxUtilityPoints = 256;  // the journal has them in every view
+Result<UtilityTable> read_utility(std::string_view text);
+
+class UtilityProgram {
+ public:
+  static Result<std::unique_ptr<UtilityProgram>> start(asio::io_context& io, const Outside& outside,
+                                                       std::function<void(const std::string& line)> on_line);
+
+  // Whether its answer about now is there, or none will come. Otherwise it is asked, once, with what `state` gives.
+  bool is_settled(const std::function<heuristics::ClusterView()>& state);
+
+  const UtilityTable& table() const { return table_; }
+  const std::string& failure() const { return failure_; }  // empty: it works
+
+  void close();
+  bool is_running() const { return program_->is_running(); }
+
+ private:
+  UtilityProgram() = default;
+
+  UtilityTable table_;
+  std::string failure_;
+  bool has_answer_ = false;
+  std::unique_ptr<Program> program_;
 };
 
 }  // namespace elastictrain::policy

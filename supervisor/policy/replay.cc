@@ -2,7 +2,7 @@
 
 #include <utility>
 
-#include "supervisor/policy/library.h"
+#include "supervisor/policy/external_policy.h"
 #include "supervisor/policy/view_json.h"
 
 namespace elastictrain::policy {

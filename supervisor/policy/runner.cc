@@ -6,9 +6,9 @@
 #include <limits>
 #include <utility>
 
-#include "supervisor/policy/library.h"
+#include "supervisor/policy/external_policy.h"
 #include "supervisor/policy/view_json.h"
-#include "supervisor/protocol/topology_choice.h"
+#include "supervisor/protocol/names.h"
 
 namespace elastictrain::policy {
 

@@ -19,11 +19,9 @@
 #include "heuristics/policy/policy.h"
 #include "supervisor/core/pure/event.h"
 #include "supervisor/core/pure/run_view.h"
-#include "supervisor/policy/noise_watch.h"
 #include "supervisor/policy/observer.h"
 #include "supervisor/policy/program.h"
 #include "supervisor/policy/runner_settings.h"
-#include "supervisor/policy/utility_program.h"
 #include "supervisor/protocol/worker_messages.h"
 
 namespace elastictrain::policy {

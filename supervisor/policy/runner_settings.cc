@@ -3,7 +3,6 @@
 #include <filesystem>
 #include <utility>
 
-#include "heuristics/compose/beside.h"
 #include "heuristics/compose/compose.h"
 #include "heuristics/registry/registry.h"
 #include "supervisor/protocol/result.h"

@@ -7,11 +7,11 @@
 #include <string>
 #include <vector>
 
+#include "heuristics/batch_plan.h"
 #include "heuristics/convergence/convergence.h"
-#include "heuristics/learning_rate.h"
 #include "heuristics/policy/policy.h"
+#include "supervisor/policy/external_policy.h"
 #include "supervisor/policy/observer.h"
-#include "supervisor/policy/outside.h"
 
 namespace elastictrain::policy {
 

@@ -3,8 +3,8 @@
 #include <cmath>
 #include <stdexcept>
 
-#include "heuristics/sharing/answer.h"
-#include "supervisor/policy/reason_text.h"
+#include "heuristics/sharing/grants.h"
+#include "supervisor/policy/view_json.h"
 #include "supervisor/protocol/json_text.h"
 
 namespace elastictrain::policy {

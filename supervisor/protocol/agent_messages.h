@@ -1,8 +1,4 @@
-// Purpose: the messages between an agent and its supervisor. Plain data; codec.h turns them into bytes.
-//
-// The agent relays: a worker's messages travel up inside FromWorker, the supervisor's messages to workers travel down
-// inside ToWorkers (one copy per agent, whatever the number of addressees). Units are in the names; durations are
-// 64-bit integers.
+// Purpose: the messages between an agent and its supervisor, and between a command that offers a host and its run.
 #pragma once
 
 #include <array>
@@ -14,6 +10,12 @@
 
 #include "supervisor/protocol/ids.h"
 #include "supervisor/protocol/worker_messages.h"
+
+// The messages between an agent and its supervisor. Plain data; codec.h turns them into bytes.
+//
+// The agent relays: a worker's messages travel up inside FromWorker, the supervisor's messages to workers travel down
+// inside ToWorkers (one copy per agent, whatever the number of addressees). Units are in the names; durations are
+// 64-bit integers.
 
 namespace elastictrain::protocol {
 
@@ -250,5 +252,47 @@ struct EndWarm {
 
 using AgentDown = std::variant<SpawnWorker, SignalWorker, StopWorker, ToWorkers, StopAgent, SupervisorHeartbeat,
                                CheckHost, AskAgent, KeepWarm, EndWarm>;
+
+// The messages between a run and a command that offers it a host (launcher/rendezvous). Plain data; codec.h
+// turns them into bytes.
+
+// The first message on a connection.
+struct HostOffer {
+  std::uint32_t protocol_version = 0;
+  std::string build_id;        // agents are of this build
+  std::uint64_t instance = 0;  // of the command: the same after its connection broke
+  std::string host;
+  std::uint32_t slots = 0;
+};
+// As launcher::LaunchEnded.
+struct AgentEnded {
+  AgentId agent;
+  bool launched = false;
+  std::int32_t exit_code = 0;
+  std::int32_t signal = 0;
+  std::string message;
+  bool agent_ended = false;
+};
+// The host is about to go away: its workers should leave.
+struct HostLeaves {
+  std::string reason;
+};
+using GuestUp = std::variant<HostOffer, AgentEnded, HostLeaves>;
+
+struct ForgetAgent {
+  AgentId agent;
+};
+struct HostRefused {
+  std::string reason;
+};
+// The run will never use the host: the command ends, with status 0.
+struct HostUnneeded {
+  std::string reason;
+};
+struct RunEnded {
+  std::int32_t status = 0;  // the run's exit status
+};
+// AgentBootstrap: start an agent with it.
+using GuestDown = std::variant<AgentBootstrap, ForgetAgent, HostRefused, HostUnneeded, RunEnded>;
 
 }  // namespace elastictrain::protocol

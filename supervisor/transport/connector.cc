@@ -11,7 +11,7 @@
 #include "supervisor/transport/frame_connection.h"
 #include "supervisor/transport/handshake.h"
 #include "supervisor/transport/tls_connection.h"
-#include "supervisor/transport/tls_context.h"
+#include "supervisor/transport/tls_stream.h"
 
 namespace elastictrain::transport {
 namespace {

@@ -9,7 +9,7 @@
 #include <memory>
 #include <string>
 
-#include "supervisor/protocol/frame_reader.h"
+#include "supervisor/protocol/codec.h"
 #include "supervisor/transport/frame_connection.h"
 #include "supervisor/transport/tls_stream.h"
 

@@ -1,19 +1,48 @@
-// Purpose: one TLS session over a non-blocking TCP socket, driven by the owner, which waits for the socket. Never
-// blocks.
-// Ownership: owns the socket and the session. Thread: the socket's executor.
-// Errors: every call returns text that says why the stream cannot be used any more.
+// Purpose: one TLS 1.3 session with the run's pre-shared key over a non-blocking TCP socket, with its OpenSSL
+// context and socket BIO.
 #pragma once
 
+#include <openssl/bio.h>
 #include <openssl/ssl.h>
 
 #include <asio/ip/tcp.hpp>
 #include <memory>
 #include <string>
 
-#include "supervisor/transport/socket_bio.h"
-#include "supervisor/transport/tls_context.h"
+#include "supervisor/protocol/result.h"
+#include "supervisor/transport/frame_connection.h"
+
+// Lets OpenSSL read and write a non-blocking socket without ever raising SIGPIPE (OpenSSL's own socket BIO
+// uses write(2)), and remembers why the socket failed, which OpenSSL's error queue does not. Ownership: the caller
+// keeps SocketState alive as long as the BIO; the descriptor stays the caller's.
 
 namespace elastictrain::transport {
+
+struct SocketState {
+  int descriptor = -1;
+  bool end_of_stream = false;
+  int error = 0;  // errno of the last failed call that was not a mere "try again"
+};
+
+BIO* make_socket_bio(SocketState* state);
+
+// OpenSSL contexts that accept exactly one thing: TLS 1.3 with the run's pre-shared key and a fresh
+// Diffie-Hellman exchange. No certificates, no tickets, no resumption, no early data.
+// Ownership: reference-counted by OpenSSL; every TlsStream holds its own reference, the key is wiped with the last one.
+
+struct FreeContext {
+  void operator()(SSL_CTX* context) const { SSL_CTX_free(context); }
+};
+using TlsContext = std::unique_ptr<SSL_CTX, FreeContext>;
+
+enum class TlsRole { kClient, kServer };
+
+Result<TlsContext> make_tls_context(TlsRole role, const Key& key);
+
+// One TLS session over a non-blocking TCP socket, driven by the owner, which waits for the socket. Never
+// blocks.
+// Ownership: owns the socket and the session. Thread: the socket's executor.
+// Errors: every call returns text that says why the stream cannot be used any more.
 
 enum class IoState { kDone, kWantRead, kWantWrite, kClosed, kFailed };
 

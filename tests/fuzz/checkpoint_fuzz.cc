@@ -8,8 +8,8 @@
 
 #include "tests/fuzz/check.h"
 #include "train/checkpoint/checksum.h"
+#include "train/checkpoint/lineage.h"
 #include "train/checkpoint/manifest.h"
-#include "train/checkpoint/names.h"
 #include "train/checkpoint/tensor_header.h"
 
 namespace {

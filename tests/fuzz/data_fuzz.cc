@@ -4,11 +4,9 @@
 #include <string_view>
 
 #include "tests/fuzz/check.h"
-#include "train/builtin/data_cifar10.h"
-#include "train/builtin/data_csv.h"
-#include "train/builtin/data_idx.h"
+#include "train/builtin/data_formats.h"
 #include "train/builtin/data_load.h"
-#include "train/builtin/data_text.h"
+#include "train/builtin/dataset.h"
 
 namespace {
 

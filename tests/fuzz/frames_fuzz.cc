@@ -6,7 +6,6 @@
 
 #include "supervisor/protocol/agent_messages.h"
 #include "supervisor/protocol/codec.h"
-#include "supervisor/protocol/frame_reader.h"
 #include "tests/fuzz/check.h"
 
 namespace elastictrain::fuzz {

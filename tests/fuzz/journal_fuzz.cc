@@ -6,7 +6,7 @@
 #include <string_view>
 
 #include "cli/output/event_text.h"
-#include "supervisor/journal_replay.h"
+#include "supervisor/journal_history.h"
 #include "tests/fuzz/check.h"
 
 namespace {

@@ -10,11 +10,10 @@
 #include <vector>
 
 #include "supervisor/core/membership.h"
-#include "supervisor/core/pure/hang_detector.h"
-#include "supervisor/core/pure/transitions.h"
+#include "supervisor/core/pure/failure_detector.h"
+#include "supervisor/core/pure/invariants.h"
 #include "supervisor/protocol/limits.h"
-#include "supervisor/protocol/note_keys.h"
-#include "supervisor/protocol/topology_choice.h"
+#include "supervisor/protocol/names.h"
 #include "tests/golden/describe.h"
 #include "tests/golden/worker_samples.h"
 #include "tests/support/journal_check.h"

@@ -21,7 +21,6 @@
 #include "elastictrain/session.hpp"
 #include "tests/gpu/need.h"
 #include "train/device/device_memory.h"
-#include "train/device/event.h"
 #include "train/device/stream.h"
 
 namespace elastictrain {

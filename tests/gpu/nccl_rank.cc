@@ -21,9 +21,7 @@
 
 #include "tests/gpu/need.h"
 #include "train/device/device_memory.h"
-#include "train/device/event.h"
 #include "train/device/kernel_module.h"
-#include "train/device/pinned_memory.h"
 #include "train/device/stream.h"
 
 namespace elastictrain {

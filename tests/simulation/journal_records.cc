@@ -6,7 +6,7 @@
 #include <variant>
 
 #include "supervisor/journal_codec.h"
-#include "supervisor/journal_replay.h"
+#include "supervisor/journal_history.h"
 
 namespace elastictrain::simulation {
 

@@ -63,10 +63,10 @@ MUTANTS = {
         "  }",
         {"only_who_answered", "core_invariants", "state_is_latest", "holders_hold"}),
     "resume_forgets_a_number": (
-        CORE + "takeover.cc", "run.training.issued = event.issued;", "run.training.issued = event.generation;",
+        CORE + "agents.cc", "run.training.issued = event.issued;", "run.training.issued = event.generation;",
         {"numbers_used_once"}),
     "drain_ends_with_its_supervisor": (
-        CORE + "takeover.cc", "for (const Resumed::AgentPlace& place : event.agents) {",
+        CORE + "agents.cc", "for (const Resumed::AgentPlace& place : event.agents) {",
         "for (const Resumed::AgentPlace& place : event.agents) {\n    if (place.drained) continue;", {"drain_stays"}),
     "warm_process_in_a_taken_slot": (
         CORE + "hosts.cc", "      if (may_stay(run, agent, process)) return false;",

@@ -4,7 +4,6 @@
 #include <utility>
 
 #include "supervisor/core/pure/invariants.h"
-#include "supervisor/core/pure/transitions.h"
 #include "tests/golden/describe.h"
 #include "tests/simulation/journal_records.h"
 #include "tests/simulation/worker_process.h"

@@ -4,7 +4,7 @@
 #include <csignal>
 
 #include "heuristics/batch_plan.h"
-#include "supervisor/core/pure/transitions.h"
+#include "supervisor/core/pure/invariants.h"
 #include "tests/simulation/agent_process.h"
 #include "tests/simulation/scenario.h"
 #include "tests/simulation/supervisor_process.h"

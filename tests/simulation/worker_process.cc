@@ -5,7 +5,7 @@
 #include <utility>
 
 #include "supervisor/protocol/limits.h"
-#include "supervisor/protocol/note_keys.h"
+#include "supervisor/protocol/names.h"
 #include "tests/simulation/agent_process.h"
 #include "tests/simulation/world.h"
 

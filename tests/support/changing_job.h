@@ -8,7 +8,7 @@
 #include <utility>
 #include <vector>
 
-#include "heuristics/autoscale/efficiency.h"
+#include "heuristics/autoscale/search_policy.h"
 #include "heuristics/simulate/closed_loop.h"
 
 namespace elastictrain::test {

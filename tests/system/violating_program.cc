@@ -22,7 +22,7 @@
 #include "elastictrain/session.hpp"
 #include "supervisor/protocol/codec.h"
 #include "supervisor/protocol/worker_messages.h"
-#include "train/session/replicas.h"
+#include "train/session/state_handover.h"
 
 namespace {
 

@@ -21,7 +21,7 @@ class Violation(Case):
             self.assert_steps_continue(run)
             self.assertEqual(len(run.events("loss")), 1)
             self.assertEqual(len(run.events("exited", exit_code=ENDED)), 1)
-            self.assertIn("session/replicas.cc:", run.text())
+            self.assertIn("session/state_handover.cc:", run.text())
             self.assertIn("must hold: only a complete replica", run.text())
 
     def test_a_run_whose_workers_hold_different_parameters_does_not_succeed(self):

@@ -3,11 +3,8 @@
 #include <algorithm>
 #include <utility>
 
-#include "train/builtin/data_cifar10.h"
-#include "train/builtin/data_csv.h"
-#include "train/builtin/data_file.h"
-#include "train/builtin/data_generated.h"
-#include "train/builtin/data_idx.h"
+#include "train/builtin/data_formats.h"
+#include "train/builtin/dataset.h"
 
 namespace elastictrain::train {
 namespace {

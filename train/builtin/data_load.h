@@ -9,7 +9,6 @@
 #include <string_view>
 
 #include "supervisor/protocol/result.h"
-#include "train/builtin/data_text.h"
 #include "train/builtin/dataset.h"
 #include "train/builtin/options.h"
 

@@ -12,9 +12,8 @@
 #include <span>
 #include <vector>
 
-#include "train/builtin/buckets.h"
+#include "train/builtin/model.h"
 #include "train/builtin/random.h"
-#include "train/builtin/score.h"
 
 namespace elastictrain::train {
 

@@ -4,7 +4,7 @@
 #include <cmath>
 #include <cstdio>
 
-#include "supervisor/protocol/counted.h"
+#include "supervisor/protocol/display_text.h"
 
 namespace elastictrain::train {
 namespace {

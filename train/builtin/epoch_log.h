@@ -6,7 +6,7 @@
 #include <cstdint>
 #include <string>
 
-#include "train/builtin/score.h"
+#include "train/builtin/model.h"
 
 namespace elastictrain::train {
 

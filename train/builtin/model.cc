@@ -3,8 +3,7 @@
 #include <string>
 
 #include "train/builtin/data_load.h"
-#include "train/builtin/model_char_lm.h"
-#include "train/builtin/model_mlp.h"
+#include "train/builtin/dense_models.h"
 #include "train/builtin/model_synthetic.h"
 
 namespace elastictrain::train {

@@ -11,7 +11,7 @@
 #include <optional>
 #include <utility>
 
-#include "supervisor/protocol/note_keys.h"
+#include "supervisor/protocol/names.h"
 #include "train/checkpoint/files.h"
 
 namespace elastictrain::checkpoint {

@@ -37,7 +37,7 @@ struct Snapshot {
 };
 
 struct Note {
-  std::string key;  // of supervisor/protocol/note_keys.h: written, failed, late, fenced out
+  std::string key;  // of supervisor/protocol/names.h: written, failed, late, fenced out
   std::string text;
 };
 

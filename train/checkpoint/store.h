@@ -10,8 +10,8 @@
 #include <string>
 #include <vector>
 
+#include "train/checkpoint/lineage.h"
 #include "train/checkpoint/manifest.h"
-#include "train/checkpoint/names.h"
 #include "train/checkpoint/tensor_header.h"
 #include "train/state/state_buffers.h"
 

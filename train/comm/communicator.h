@@ -1,10 +1,4 @@
-// Purpose: the data plane of one generation. It is built in the background while the previous generation trains, used
-// by one thread, and destroyed afterwards. Its life cycle has strict rules: it can be built next to another one, be
-// aborted from any thread, never hangs and never leaks.
-//
-// Ownership: the builder's caller. Thread: all calls on one thread at a time, except abort(), which any thread may
-// make. Failure: after any error the communicator is broken. Every later call fails at once, the buffers of the failed
-// call are undefined, and the owner can only destroy it. Destruction closes at once and never waits for a peer.
+// Purpose: the interface of one generation's data plane, and a base for communicators that wrap another one.
 #pragma once
 
 #include <atomic>
@@ -14,12 +8,21 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "supervisor/protocol/encryption.h"
 #include "supervisor/protocol/ids.h"
 #include "supervisor/protocol/plan_messages.h"
 #include "supervisor/protocol/result.h"
+
+// The data plane of one generation. It is built in the background while the previous generation trains, used
+// by one thread, and destroyed afterwards. Its life cycle has strict rules: it can be built next to another one, be
+// aborted from any thread, never hangs and never leaks.
+//
+// Ownership: the builder's caller. Thread: all calls on one thread at a time, except abort(), which any thread may
+// make. Failure: after any error the communicator is broken. Every later call fails at once, the buffers of the failed
+// call are undefined, and the owner can only destroy it. Destruction closes at once and never waits for a peer.
 
 namespace elastictrain::comm {
 
@@ -46,7 +49,7 @@ struct BuildSpec {
   std::vector<std::uint32_t> parents;  // an explicit tree of parents: index = rank; the root is its own parent
   std::chrono::steady_clock::time_point deadline;
   std::chrono::milliseconds operation_timeout{0};  // 0: a call waits until it is done or aborted
-  std::size_t processors = 0;                      // see op_control.h
+  std::size_t processors = 0;                      // see operation.h
 };
 
 // Of gradients: narrow ones are summed in single precision.
@@ -140,6 +143,47 @@ class DataListener;
 struct ListenOptions {
   std::string host_key;                // equal for workers that can share memory
   std::vector<std::string> addresses;  // numeric addresses to bind and to advertise; empty: 127.0.0.1
+};
+
+// A communicator that wraps another one of the same generation, adds to it and forwards everything else.
+// Ownership: the inner communicator. Thread, failure: as Communicator.
+
+class OverCommunicator : public Communicator {
+ public:
+  std::uint32_t rank() const override { return host_->rank(); }
+  std::uint32_t world_size() const override { return host_->world_size(); }
+  Generation generation() const override { return host_->generation(); }
+  Capabilities capabilities() const override { return host_->capabilities(); }
+  Status all_reduce(std::span<float> data, const ReduceOptions& options, ReduceStats* stats) override {
+    return passed_on(host_->all_reduce(data, options, stats));
+  }
+  Status broadcast(std::span<std::byte> data, std::uint32_t root) override {
+    return passed_on(host_->broadcast(data, root));
+  }
+  Status all_gather(std::span<const std::byte> mine, std::span<std::byte> all) override {
+    return passed_on(host_->all_gather(mine, all));
+  }
+  bool reaches(std::uint32_t peer) const override { return host_->reaches(peer); }
+  Status send(std::span<const std::byte> data, std::uint32_t to) override { return passed_on(host_->send(data, to)); }
+  Status receive(std::span<std::byte> data, std::uint32_t from) override {
+    return passed_on(host_->receive(data, from));
+  }
+  Status exchange(std::span<const std::byte> sent, std::span<std::byte> received, std::uint32_t peer) override {
+    return passed_on(host_->exchange(sent, received, peer));
+  }
+  Status barrier() override { return passed_on(host_->barrier()); }
+  Status check_peers() override { return host_->check_peers(); }
+  void limit_operations(std::chrono::milliseconds timeout) override { host_->limit_operations(timeout); }
+  void abort() noexcept override { host_->abort(); }
+  Traffic traffic() const override { return host_->traffic(); }
+  std::vector<PeerFigures> peers() const override { return host_->peers(); }
+
+ protected:
+  explicit OverCommunicator(std::unique_ptr<Communicator> host) : host_(std::move(host)) {}
+  // Checks a result of the inner communicator.
+  virtual Status passed_on(Status status) { return status; }
+
+  std::unique_ptr<Communicator> host_;
 };
 
 }  // namespace elastictrain::comm

@@ -1,14 +1,267 @@
 #include "train/comm/cpu_communicator.h"
 
 #include <algorithm>
+#include <cstring>
 #include <optional>
 
-#include "train/comm/hybrid_communicator.h"
+#include "train/comm/blocks.h"
+#include "train/comm/kernels.h"
 #include "train/comm/rendezvous.h"
 #include "train/comm/tcp_rail.h"
-#include "train/comm/tree_plan.h"
+#include "train/comm/topology.h"
 
 namespace elastictrain::comm {
+namespace {
+
+// Below this size only one rank of each host communicates between hosts.
+constexpr std::size_t kSmallTwoLevelBytes = 64 << 10;
+
+}  // namespace
+
+HybridCommunicator::HybridCommunicator(const BuildSpec& spec, Layout layout, HybridParts parts)
+    : rank_(spec.rank),
+      size_(static_cast<std::uint32_t>(spec.peers.size())),
+      generation_(spec.generation),
+      layout_(std::move(layout)),
+      name_(std::move(parts.name)),
+      over_all_ranks_(parts.over_all_ranks),
+      control_(std::move(parts.control)),
+      group_(std::move(parts.group)),
+      rail_(std::move(parts.rail)) {
+  if (group_ && rail_) rail_->watch(group_->watch_fd(), [this] { return group_->check(); });
+}
+
+Capabilities HybridCommunicator::capabilities() const {
+  Capabilities capabilities;
+  capabilities.name = name_;
+  return capabilities;
+}
+
+Status HybridCommunicator::usable() const {
+  if (control_->aborted()) return Error{ErrorCode::kAborted, "the communicator was aborted"};
+  if (broken_) return Error{ErrorCode::kPeerLost, "the communicator is broken by an earlier error"};
+  return {};
+}
+
+Status HybridCommunicator::settle(Status status) {
+  if (status) [[likely]]
+    return status;
+  break_up();
+  // A blocked call may see an abort as a closed socket; the cause is the abort.
+  if (control_->aborted()) return Error{ErrorCode::kAborted, "the operation was aborted"};
+  return status;
+}
+
+void HybridCommunicator::break_up() noexcept {
+  broken_ = true;
+  if (group_) group_->break_up();
+  if (rail_) rail_->shut_down();
+}
+
+void HybridCommunicator::abort() noexcept {
+  control_->request_abort();
+  break_up();
+}
+
+Traffic HybridCommunicator::traffic() const {
+  Traffic traffic = rail_ ? rail_->traffic() : Traffic();
+  if (group_) traffic.bytes_shared = group_->shared_bytes();
+  return traffic;
+}
+
+std::vector<PeerFigures> HybridCommunicator::peers() const {
+  return rail_ ? rail_->peers() : std::vector<PeerFigures>();
+}
+
+Status HybridCommunicator::all_reduce(std::span<float> data, const ReduceOptions& options, ReduceStats* stats) {
+  if (!options.keep.empty() && options.keep.size() != data.size()) {
+    return settle(Error{ErrorCode::kInvalid, "all_reduce: `keep` must be empty or as long as the data"});
+  }
+  const ReduceVector vector(data, options.lane, options.scale, options.keep, options.element);
+  if (auto status = usable(); !status) {
+    vector.keep_all();
+    return status;
+  }
+  control_->begin();
+  ReduceStats* wanted = options.want_norms ? stats : nullptr;
+  if (wanted != nullptr) *wanted = {};
+  return settle(reduce(vector, wanted));
+}
+
+Status HybridCommunicator::reduce(const ReduceVector& vector, ReduceStats* stats) {
+  if (rail_ && over_all_ranks_) return rail_->all_reduce(vector, stats);
+  if (layout_.hosts.size() > 1) return reduce_in_two_levels(vector, stats);
+  if (group_) return group_->all_reduce(vector, stats);
+  vector.for_runs(0, vector.size(), [&](const auto& run, std::size_t) {
+    run.keep_input();
+    if (stats != nullptr && run.is_data) stats->local_square_sum += square_sum(run.values, run.count);
+    scale_in_place(run.values, run.count, run.scale);
+    if (stats != nullptr && run.is_data) stats->reduced_square_sum += square_sum(run.values, run.count);
+  });
+  return {};
+}
+
+Status HybridCommunicator::reduce_in_two_levels(const ReduceVector& vector, ReduceStats* stats) {
+  ReduceVector summed = vector;
+  if (group_) {
+    ReduceStats local;
+    if (auto status = group_->all_reduce(vector, stats != nullptr ? &local : nullptr); !status) return status;
+    if (stats != nullptr) stats->local_square_sum = local.local_square_sum;
+    summed = vector.reduced();
+  } else if (stats != nullptr) {
+    stats->local_square_sum = data_square_sum(vector);
+  }
+  const bool small = vector.size() * sizeof(float) <= kSmallTwoLevelBytes;
+  auto status = small ? reduce_small_in_two_levels(summed) : reduce_large_in_two_levels(summed);
+  if (!status || stats == nullptr) return status;
+  stats->reduced_square_sum = data_square_sum(vector);
+  return status;
+}
+
+Status HybridCommunicator::reduce_small_in_two_levels(const ReduceVector& vector) {
+  if (layout_.local == 0) {
+    if (auto status = rail_->all_reduce(vector, nullptr); !status) return status;
+  }
+  if (!group_) return {};
+  std::vector<Pieces> blocks(layout_.local_ranks().size());
+  blocks[0] = vector.bytes();
+  return group_->share(blocks);
+}
+
+Status HybridCommunicator::reduce_large_in_two_levels(const ReduceVector& vector) {
+  const auto slice_of = [&](std::size_t rail) {
+    return vector.slice(part_begin(vector.size(), layout_.rails, rail),
+                        part_begin(vector.size(), layout_.rails, rail + 1));
+  };
+  if (layout_.on_rail()) {
+    if (auto status = rail_->all_reduce(slice_of(layout_.local), nullptr); !status) return status;
+  }
+  if (!group_) return {};
+  std::vector<Pieces> blocks(layout_.local_ranks().size());
+  for (std::size_t rail = 0; rail < layout_.rails; ++rail) blocks[rail] = slice_of(rail).bytes();
+  return group_->share(blocks);
+}
+
+Status HybridCommunicator::broadcast(std::span<std::byte> data, std::uint32_t root) {
+  if (auto status = usable(); !status) return status;
+  if (root >= size_)
+    return Error{ErrorCode::kInvalid, "broadcast from rank " + std::to_string(root) + ": no such rank"};
+  control_->begin();
+  std::vector<Pieces> blocks(size_);
+  blocks[root].add(data);
+  return settle(share(blocks));
+}
+
+Status HybridCommunicator::all_gather(std::span<const std::byte> mine, std::span<std::byte> all) {
+  if (auto status = usable(); !status) return status;
+  if (all.size() != mine.size() * size_) {
+    return settle(Error{ErrorCode::kInvalid, "all_gather needs room for one block of every rank"});
+  }
+  control_->begin();
+  std::vector<Pieces> blocks(size_);
+  for (std::size_t rank = 0; rank < size_; ++rank) blocks[rank].add(all.subspan(rank * mine.size(), mine.size()));
+  if (!mine.empty()) std::memmove(all.data() + rank_ * mine.size(), mine.data(), mine.size());
+  return settle(share(blocks));
+}
+
+// First among the ranks of each host, then among the hosts, then from the first rank of a host to the others.
+Status HybridCommunicator::share(std::span<const Pieces> blocks) {
+  if (rail_ && over_all_ranks_) return rail_->share(blocks);
+  if (group_) {
+    std::vector<Pieces> local;
+    for (const auto rank : layout_.local_ranks()) local.push_back(blocks[rank]);
+    if (auto status = group_->share(local); !status) return status;
+  }
+  if (layout_.hosts.size() == 1) return {};
+  if (layout_.local == 0) {
+    if (auto status = share_among_hosts(blocks); !status) return status;
+  }
+  return group_ ? share_from_first_local(blocks) : Status();
+}
+
+Status HybridCommunicator::share_among_hosts(std::span<const Pieces> blocks) {
+  std::vector<Pieces> of_hosts;
+  for (const auto& ranks : layout_.hosts) {
+    Pieces pieces;
+    for (const auto rank : ranks) pieces.add(blocks[rank]);
+    of_hosts.push_back(std::move(pieces));
+  }
+  return rail_->share(of_hosts);
+}
+
+Status HybridCommunicator::share_from_first_local(std::span<const Pieces> blocks) {
+  std::vector<Pieces> local(layout_.local_ranks().size());
+  for (std::uint32_t rank = 0; rank < size_; ++rank) {
+    if (local_index(rank) < 0) local[0].add(blocks[rank]);
+  }
+  return group_->share(local);
+}
+
+std::ptrdiff_t HybridCommunicator::local_index(std::uint32_t rank) const {
+  const auto& ranks = layout_.local_ranks();
+  const auto found = std::find(ranks.begin(), ranks.end(), rank);
+  return found == ranks.end() ? -1 : found - ranks.begin();
+}
+
+Status HybridCommunicator::check_peer(std::uint32_t peer) const {
+  if (auto status = usable(); !status) return status;
+  if (peer >= size_ || peer == rank_) {
+    return Error{ErrorCode::kInvalid,
+                 "rank " + std::to_string(peer) + " is not a peer of rank " + std::to_string(rank_)};
+  }
+  return {};
+}
+
+Status HybridCommunicator::not_reached(std::uint32_t peer) const {
+  return Error{ErrorCode::kInvalid, "there is no connection between rank " + std::to_string(rank_) + " and rank " +
+                                        std::to_string(peer) + "; use a collective operation"};
+}
+
+bool HybridCommunicator::reaches(std::uint32_t peer) const {
+  if (peer >= size_ || peer == rank_) return false;
+  return local_index(peer) >= 0 || (rail_ && rail_->reaches(peer));
+}
+
+Status HybridCommunicator::send(std::span<const std::byte> data, std::uint32_t to) {
+  if (auto status = check_peer(to); !status) return status;
+  control_->begin();
+  if (const auto local = local_index(to); local >= 0) {
+    return settle(group_->send(data, static_cast<std::size_t>(local)));
+  }
+  return settle(rail_ ? rail_->send(to, data) : not_reached(to));
+}
+
+Status HybridCommunicator::receive(std::span<std::byte> data, std::uint32_t from) {
+  if (auto status = check_peer(from); !status) return status;
+  control_->begin();
+  if (const auto local = local_index(from); local >= 0) {
+    return settle(group_->receive(data, static_cast<std::size_t>(local)));
+  }
+  return settle(rail_ ? rail_->receive(from, data) : not_reached(from));
+}
+
+Status HybridCommunicator::exchange(std::span<const std::byte> sent, std::span<std::byte> received,
+                                    std::uint32_t peer) {
+  if (auto status = check_peer(peer); !status) return status;
+  if (local_index(peer) >= 0) return Communicator::exchange(sent, received, peer);
+  control_->begin();
+  return settle(rail_ ? rail_->exchange(peer, sent, received) : not_reached(peer));
+}
+
+// A sum of one number: no rank has it before every rank has contributed.
+Status HybridCommunicator::barrier() {
+  float present = 1;
+  return all_reduce(std::span(&present, 1), {}, nullptr);
+}
+
+Status HybridCommunicator::check_peers() {
+  if (auto status = usable(); !status) return status;
+  if (group_) {
+    if (auto status = group_->check(); !status) return status;
+  }
+  return rail_ ? rail_->check_peers() : Status();
+}
+
 namespace {
 
 class Builder {

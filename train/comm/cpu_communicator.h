@@ -1,4 +1,93 @@
-// Purpose: builds the communicators for host memory: shared memory within a host, TCP or other messages between hosts.
+// Purpose: the communicator for host memory (shared memory within a host, rails among hosts) and its construction.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "train/comm/channel.h"
+#include "train/comm/communicator.h"
+#include "train/comm/data_listener.h"
+#include "train/comm/operation.h"
+#include "train/comm/rail.h"
+#include "train/comm/shm_group.h"
+#include "train/comm/socket.h"
+#include "train/comm/topology.h"
+
+// The communicator for host memory: shared memory among the ranks of a host, rails among hosts.
+//
+// A large all-reduce first sums on every host, then every rail sums its slice among the hosts, then the slices are
+// distributed on each host. A small one uses the first rank of each host only. All other operations share blocks.
+//
+// Ownership, threads and failure: see Communicator. break_up() closes all traffic of this rank, so that an error
+// reaches every peer within milliseconds.
+
+namespace elastictrain::comm {
+
+struct HybridParts {
+  std::string name;                    // the kind of the rails
+  bool over_all_ranks = false;         // every rank is on the rail, and collectives go over it alone
+  std::unique_ptr<OpControl> control;  // for the other members
+  std::unique_ptr<ShmGroup> group;     // null if the host has one rank
+  std::unique_ptr<Rail> rail;          // null if this rank is on no rail
+};
+
+class HybridCommunicator final : public Communicator {
+ public:
+  HybridCommunicator(const BuildSpec& spec, Layout layout, HybridParts parts);
+
+  std::uint32_t rank() const override { return rank_; }
+  std::uint32_t world_size() const override { return size_; }
+  Generation generation() const override { return generation_; }
+  Capabilities capabilities() const override;
+  Status all_reduce(std::span<float> data, const ReduceOptions& options, ReduceStats* stats) override;
+  Status broadcast(std::span<std::byte> data, std::uint32_t root) override;
+  Status all_gather(std::span<const std::byte> mine, std::span<std::byte> all) override;
+  bool reaches(std::uint32_t peer) const override;
+  Status send(std::span<const std::byte> data, std::uint32_t to) override;
+  Status receive(std::span<std::byte> data, std::uint32_t from) override;
+  Status exchange(std::span<const std::byte> sent, std::span<std::byte> received, std::uint32_t peer) override;
+  Status barrier() override;
+  Status check_peers() override;
+  void limit_operations(std::chrono::milliseconds timeout) override { control_->limit(timeout); }
+  void abort() noexcept override;
+  Traffic traffic() const override;
+  std::vector<PeerFigures> peers() const override;
+
+ private:
+  Status usable() const;
+  // Passes a result through; an error breaks the communicator.
+  Status settle(Status status);
+  Status reduce(const ReduceVector& vector, ReduceStats* stats);
+  Status reduce_in_two_levels(const ReduceVector& vector, ReduceStats* stats);
+  Status reduce_small_in_two_levels(const ReduceVector& vector);
+  Status reduce_large_in_two_levels(const ReduceVector& vector);
+  // Block r belongs to rank r.
+  Status share(std::span<const Pieces> blocks);
+  Status share_among_hosts(std::span<const Pieces> blocks);
+  Status share_from_first_local(std::span<const Pieces> blocks);
+  Status check_peer(std::uint32_t peer) const;
+  Status not_reached(std::uint32_t peer) const;
+  std::ptrdiff_t local_index(std::uint32_t rank) const;
+  void break_up() noexcept;
+
+  const std::uint32_t rank_;
+  const std::uint32_t size_;
+  const Generation generation_;
+  const Layout layout_;
+  const std::string name_;
+  const bool over_all_ranks_;
+  const std::unique_ptr<OpControl> control_;
+  const std::unique_ptr<ShmGroup> group_;
+  const std::unique_ptr<Rail> rail_;
+  std::atomic<bool> broken_{false};
+};
+
+// Builds the communicators for host memory: shared memory within a host, TCP or other messages between hosts.
 // They have no thread of their own.
 //
 // The builder runs in the caller's thread (a background thread of the session) and may run while another communicator
@@ -7,24 +96,6 @@
 //
 // Failure: kTimeout with the names of the missing peers, kAborted after cancel(), kInvalid for an inconsistent plan.
 // Nothing is left behind in any case.
-#pragma once
-
-#include <cstdint>
-#include <functional>
-#include <memory>
-#include <span>
-#include <string>
-#include <vector>
-
-#include "train/comm/cancel_token.h"
-#include "train/comm/channel.h"
-#include "train/comm/communicator.h"
-#include "train/comm/data_listener.h"
-#include "train/comm/op_control.h"
-#include "train/comm/rail.h"
-#include "train/comm/topology.h"
-
-namespace elastictrain::comm {
 
 // One connection for state between this rank and `peer_rank`.
 struct StateSocket {

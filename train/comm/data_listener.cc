@@ -10,7 +10,7 @@
 #include <cerrno>
 #include <cstring>
 
-#include "train/comm/socket_address.h"
+#include "train/comm/socket.h"
 
 namespace elastictrain::comm {
 namespace {

@@ -2,7 +2,7 @@
 
 #include <sched.h>
 
-#include "train/comm/operation_kind.h"
+#include "train/comm/operation.h"
 
 namespace elastictrain::comm {
 namespace {

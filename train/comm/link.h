@@ -15,7 +15,7 @@
 #include <vector>
 
 #include "train/comm/channel.h"
-#include "train/comm/op_control.h"
+#include "train/comm/operation.h"
 
 namespace elastictrain::comm {
 

@@ -8,8 +8,8 @@
 #include <span>
 #include <vector>
 
+#include "train/comm/blocks.h"
 #include "train/comm/communicator.h"
-#include "train/comm/pieces.h"
 
 namespace elastictrain::comm {
 

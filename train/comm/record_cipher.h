@@ -1,4 +1,50 @@
-// Purpose: seals and opens the records of one direction of a connection, by AES-128-GCM or its authentication alone
+// Purpose: protection of one connection's records: keys derived from the handshake, and the cipher that seals and
+// opens.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <initializer_list>
+#include <memory>
+#include <span>
+
+#include "supervisor/protocol/encryption.h"
+#include "train/comm/gcm.h"
+#include "train/comm/handshake.h"
+
+// The keys of one connection's records (record_cipher.h), derived by HKDF-SHA-256 (RFC 5869) from the
+// generation's token and everything that both ends have said in the handshake: generation, purpose, both ranks, both
+// nonces and the level of protection. Each direction has a secret of its own, from which keys follow one another.
+// Thread: any. Failure: none.
+
+namespace elastictrain::comm {
+
+using RecordSecret = std::array<std::byte, 32>;
+
+struct RecordSecrets {
+  protocol::Encryption level = protocol::Encryption::kNone;  // then there are no records
+  RecordSecret sent{};
+  RecordSecret received{};
+};
+
+// For the `side` that calls.
+RecordSecrets record_secrets(const Token& token, Side side, const HandshakeBytes& handshake,
+                             const Nonce& acceptor_nonce, protocol::Encryption level);
+
+struct RecordKey {
+  GcmKey key{};  // AES-128: the token has 128 bits, too
+  GcmIv iv{};
+};
+RecordKey record_key(const RecordSecret& secret);
+// The secret after this one; none of the earlier ones follows from it.
+RecordSecret next_secret(const RecordSecret& secret);
+
+// HKDF with an output of up to 32 bytes, which is one block.
+RecordSecret hkdf_extract(std::span<const std::byte> salt, std::span<const std::byte> key_material);
+RecordSecret hkdf_expand(const RecordSecret& secret, std::initializer_list<std::span<const std::byte>> info);
+
+// Seals and opens the records of one direction of a connection, by AES-128-GCM or its authentication alone
 // (GMAC). A record is
 //
 //   number of bytes (4) | bytes, encrypted at the level "full" | tag (16)
@@ -11,17 +57,6 @@
 // key changes every kRecordsPerKey records, far below what GCM allows.
 //
 // Ownership: none. Thread: one at a time. Failure: open() is false; the connection is then worth nothing.
-#pragma once
-
-#include <array>
-#include <cstddef>
-#include <cstdint>
-#include <memory>
-#include <span>
-
-#include "train/comm/record_keys.h"
-
-namespace elastictrain::comm {
 
 inline constexpr std::size_t kRecordHeaderBytes = 4;
 inline constexpr std::size_t kRecordTagBytes = kGcmTagBytes;

@@ -1,4 +1,18 @@
-// Purpose: collectives among the ranks of one host through shared memory.
+// Purpose: collectives among the ranks of one host through shared memory, and their waits.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "train/comm/blocks.h"
+#include "train/comm/operation.h"
+#include "train/comm/peer_process.h"
+#include "train/comm/shm_region.h"
+
+// Collectives among the ranks of one host through shared memory.
 //
 // A buffer is processed in chunks that fit the caches. Per chunk and rank there are two counters: `entered` (my input
 // is in my buffer) and `reduced` (my slice of the sum is in my buffer). Small all-reduces take one round: each rank
@@ -10,18 +24,6 @@
 //
 // Ownership: the mapping and the connections. Thread: the communicator's; break_up() from any. Failure: any error
 // breaks the group for all its ranks. A rank that is gone matters only to ranks that still need its data.
-#pragma once
-
-#include <cstddef>
-#include <cstdint>
-#include <memory>
-#include <span>
-#include <vector>
-
-#include "train/comm/op_control.h"
-#include "train/comm/peer_watch.h"
-#include "train/comm/pieces.h"
-#include "train/comm/shm_region.h"
 
 namespace elastictrain::comm {
 

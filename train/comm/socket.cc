@@ -1,19 +1,141 @@
 #include "train/comm/socket.h"
 
 #include <arpa/inet.h>
+#include <netdb.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <poll.h>
+#include <pthread.h>
+#include <sys/eventfd.h>
 #include <sys/socket.h>
+#include <sys/un.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
+#include <atomic>
+#include <bit>
 #include <cerrno>
+#include <cstddef>
+#include <cstdint>
 #include <cstring>
 
-#include "train/comm/fork_guard.h"
-
 namespace elastictrain::comm {
+namespace {
+
+// A child may only use what is safe in a signal handler, so the set is a plain array.
+constexpr int kBitsPerWord = 64;
+std::array<std::atomic<std::uint64_t>, kMaxGuarded / kBitsPerWord> guarded{};
+static_assert(std::atomic<std::uint64_t>::is_always_lock_free);
+
+bool can_be_guarded(int fd) {
+  return fd >= 0 && fd < kMaxGuarded;
+}
+
+std::atomic<std::uint64_t>& word_of(int fd) {
+  return guarded[static_cast<std::size_t>(fd) / kBitsPerWord];
+}
+
+std::uint64_t bit_of(int fd) {
+  return std::uint64_t{1} << (static_cast<unsigned>(fd) % kBitsPerWord);
+}
+
+void begin_child() {
+  for (std::size_t i = 0; i < guarded.size(); ++i) {
+    for (auto word = guarded[i].exchange(0); word != 0; word &= word - 1) {
+      ::close(static_cast<int>(i) * kBitsPerWord + std::countr_zero(word));
+    }
+  }
+}
+
+const int registered = ::pthread_atfork(nullptr, nullptr, begin_child);
+
+}  // namespace
+
+void keep_from_children(int fd) {
+  if (registered == 0 && can_be_guarded(fd)) word_of(fd).fetch_or(bit_of(fd), std::memory_order_relaxed);
+}
+
+void let_children_have(int fd) {
+  if (can_be_guarded(fd)) word_of(fd).fetch_and(~bit_of(fd), std::memory_order_relaxed);
+}
+
+CancelToken::CancelToken() : fd_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
+  keep_from_children(fd_);
+}
+
+CancelToken::~CancelToken() {
+  let_children_have(fd_);
+  if (fd_ >= 0) ::close(fd_);
+}
+
+void CancelToken::cancel() noexcept {
+  cancelled_.store(true, std::memory_order_release);
+  const std::uint64_t one = 1;
+  if (fd_ >= 0) [[maybe_unused]]
+    const auto written = ::write(fd_, &one, sizeof one);
+}
+
+namespace {
+
+std::string numeric(const sockaddr_storage& address, socklen_t size) {
+  char host[NI_MAXHOST] = "?";
+  char port[NI_MAXSERV] = "?";
+  ::getnameinfo(reinterpret_cast<const sockaddr*>(&address), size, host, sizeof host, port, sizeof port,
+                NI_NUMERICHOST | NI_NUMERICSERV);
+  return std::string(host) + " port " + port;
+}
+
+}  // namespace
+
+Result<SocketAddress> SocketAddress::tcp(const std::string& address, std::uint16_t port) {
+  addrinfo hints{};
+  hints.ai_family = AF_UNSPEC;
+  hints.ai_socktype = SOCK_STREAM;
+  hints.ai_flags = AI_NUMERICHOST | AI_NUMERICSERV;
+  addrinfo* found = nullptr;
+  if (::getaddrinfo(address.c_str(), std::to_string(port).c_str(), &hints, &found) != 0 || found == nullptr) {
+    return Error{ErrorCode::kInvalid, "\"" + address + "\" is not a numeric IPv4 or IPv6 address"};
+  }
+  SocketAddress result;
+  std::memcpy(&result.storage_, found->ai_addr, found->ai_addrlen);
+  result.size_ = found->ai_addrlen;
+  ::freeaddrinfo(found);
+  return result;
+}
+
+Result<SocketAddress> SocketAddress::abstract_unix(const std::string& name) {
+  sockaddr_un address{};
+  address.sun_family = AF_UNIX;
+  if (name.empty() || name.size() + 1 > sizeof address.sun_path) {
+    return Error{ErrorCode::kInvalid, "the name of an abstract Unix socket is empty or too long"};
+  }
+  std::memcpy(address.sun_path + 1, name.data(), name.size());
+  SocketAddress result;
+  result.size_ = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + name.size());
+  std::memcpy(&result.storage_, &address, result.size_);
+  return result;
+}
+
+std::uint16_t bound_port(int fd) {
+  sockaddr_storage address{};
+  socklen_t size = sizeof address;
+  if (::getsockname(fd, reinterpret_cast<sockaddr*>(&address), &size) != 0) return 0;
+  if (address.ss_family == AF_INET) return ntohs(reinterpret_cast<sockaddr_in&>(address).sin_port);
+  if (address.ss_family == AF_INET6) return ntohs(reinterpret_cast<sockaddr_in6&>(address).sin6_port);
+  return 0;
+}
+
+std::string ends_of(int fd) {
+  sockaddr_storage peer{};
+  sockaddr_storage own{};
+  socklen_t peer_size = sizeof peer;
+  socklen_t own_size = sizeof own;
+  if (::getpeername(fd, reinterpret_cast<sockaddr*>(&peer), &peer_size) != 0) return "closed by now";
+  if (::getsockname(fd, reinterpret_cast<sockaddr*>(&own), &own_size) != 0) return "closed by now";
+  return numeric(peer, peer_size) + " to " + numeric(own, own_size);
+}
+
 namespace {
 
 constexpr int kLoopbackBufferBytes = 2 << 20;

@@ -6,10 +6,10 @@
 #include <array>
 #include <cstring>
 
-#include "train/comm/block_work.h"
+#include "train/comm/block_streams.h"
+#include "train/comm/blocks.h"
 #include "train/comm/kernels.h"
-#include "train/comm/operation_kind.h"
-#include "train/comm/ring_stream.h"
+#include "train/comm/operation.h"
 #include "train/comm/round_trip.h"
 
 namespace elastictrain::comm {

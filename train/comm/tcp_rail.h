@@ -11,11 +11,10 @@
 #include <span>
 #include <vector>
 
+#include "train/comm/block_streams.h"
 #include "train/comm/link.h"
 #include "train/comm/rail.h"
 #include "train/comm/topology.h"
-#include "train/comm/tree_plan.h"
-#include "train/comm/tree_stream.h"
 
 namespace elastictrain::comm {
 

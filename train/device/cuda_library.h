@@ -1,9 +1,4 @@
-// Purpose: the part of the CUDA driver API that we use, found at run time, with declarations of our own: CUDA is not
-// needed to build or to start. tests/standin/headers_test.cc compares them with the vendor's if those are installed.
-//
-// Ownership: one table for the lifetime of the process. Thread: any. Failure: kUnavailable without a driver; a CUDA
-// error as kInternal with its name, its meaning and the failed action.
-// Source: CUDA driver API reference, 12 and 13.
+// Purpose: parts of the CUDA driver API and of cuBLAS that we use, found at run time, with declarations of our own.
 #pragma once
 
 #include <cstddef>
@@ -11,6 +6,13 @@
 #include <string>
 
 #include "supervisor/protocol/result.h"
+
+// The part of the CUDA driver API that we use, found at run time, with declarations of our own: CUDA is not
+// needed to build or to start. tests/standin/headers_test.cc compares them with the vendor's if those are installed.
+//
+// Ownership: one table for the lifetime of the process. Thread: any. Failure: kUnavailable without a driver; a CUDA
+// error as kInternal with its name, its meaning and the failed action.
+// Source: CUDA driver API reference, 12 and 13.
 
 namespace elastictrain::device {
 
@@ -103,5 +105,27 @@ struct CudaLibrary {
 
 // After such an error every call of this process on the device fails: the process must be replaced.
 bool is_sticky(CudaCode code);
+
+// The part of cuBLAS that the trainer uses, found at run time. Matrices are column-major.
+// Ownership: one table for the lifetime of the process. Thread: any for the table; a handle is for one thread at a
+// time.
+// Failure: kUnavailable without the library; a failed call as kInternal with its status.
+// Source: cuBLAS 12 and 13, cublas_api.h.
+
+using CublasHandle = void*;
+inline constexpr int kCublasNoTranspose = 0;
+inline constexpr int kCublasTranspose = 1;
+
+struct CublasLibrary {
+  int (*create)(CublasHandle*) = nullptr;
+  int (*destroy)(CublasHandle) = nullptr;
+  int (*set_stream)(CublasHandle, CudaStream) = nullptr;
+  int (*sgemm)(CublasHandle, int transpose_a, int transpose_b, int m, int n, int k, const float* alpha, const float* a,
+               int lda, const float* b, int ldb, const float* beta, float* c, int ldc) = nullptr;
+  std::string path;
+
+  static Result<const CublasLibrary*> get();
+  static Status check(int code, const std::string& doing);
+};
 
 }  // namespace elastictrain::device

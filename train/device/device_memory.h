@@ -1,5 +1,4 @@
-// Purpose: a piece of device memory. Ownership: frees it. Freeing waits for the device, so do not do it while a
-// collective runs. Thread: any. Failure: as CudaLibrary::check.
+// Purpose: memory for a device: in the device, and pinned memory of the host that the device accesses directly.
 #pragma once
 
 #include <cstddef>
@@ -7,6 +6,9 @@
 #include <utility>
 
 #include "train/device/device.h"
+
+// A piece of device memory. Ownership: frees it. Freeing waits for the device, so do not do it while a
+// collective runs. Thread: any. Failure: as CudaLibrary::check.
 
 namespace elastictrain::device {
 
@@ -41,6 +43,37 @@ class DeviceMemory {
  private:
   std::shared_ptr<Device> device_;
   DevicePointer address_ = 0;
+  std::size_t bytes_ = 0;
+};
+
+// Host memory that the device accesses directly. Ownership: frees it. Thread: any.
+// Failure: as CudaLibrary::check.
+
+class PinnedMemory {
+ public:
+  static Result<PinnedMemory> allocate(std::shared_ptr<Device> device, std::size_t bytes);
+  PinnedMemory() = default;
+  PinnedMemory(PinnedMemory&& other) noexcept
+      : device_(std::move(other.device_)),
+        data_(std::exchange(other.data_, nullptr)),
+        bytes_(std::exchange(other.bytes_, 0)) {}
+  PinnedMemory& operator=(PinnedMemory&& other) noexcept {
+    std::swap(device_, other.device_);
+    std::swap(data_, other.data_);
+    std::swap(bytes_, other.bytes_);
+    return *this;
+  }
+  ~PinnedMemory();
+
+  template <class T>
+  T* as() const {
+    return static_cast<T*>(data_);
+  }
+  std::size_t bytes() const { return bytes_; }
+
+ private:
+  std::shared_ptr<Device> device_;
+  void* data_ = nullptr;
   std::size_t bytes_ = 0;
 };
 

@@ -9,8 +9,7 @@
 #include <memory>
 #include <mutex>
 
-#include "train/device/event.h"
-#include "train/device/pinned_memory.h"
+#include "train/device/device_memory.h"
 #include "train/device/stream.h"
 #include "train/state/state_buffers.h"
 

@@ -9,9 +9,9 @@
 #include <cstring>
 #include <sstream>
 
-#include "train/comm/socket_address.h"
-#include "train/peers/store_protocol.h"
-#include "train/session/background_thread.h"
+#include "train/comm/socket.h"
+#include "train/peers/store_server.h"
+#include "train/session/process_signals.h"
 
 namespace elastictrain::peers {
 namespace {

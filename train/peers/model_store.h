@@ -26,8 +26,8 @@
 
 #include "supervisor/protocol/ids.h"
 #include "supervisor/protocol/result.h"
-#include "train/comm/cancel_token.h"
 #include "train/comm/data_listener.h"
+#include "train/comm/socket.h"
 #include "train/peers/store_server.h"
 
 namespace elastictrain::peers {

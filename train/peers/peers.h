@@ -1,12 +1,14 @@
-// Purpose: calls that KungFu (OSDI 2020) offers its programs besides training, as the session's extension: a store that
-// other workers read, latencies to all of them, and averaging of models in pairs.
-//
-// Ownership: the worker. Thread: as extension.h says; the store has a thread of its own. Failure: as extension.h says.
+// Purpose: calls that KungFu (OSDI 2020) offers its programs besides training, as an extension of the session.
 #pragma once
 
 #include "train/peers/pair_averaging.h"
 #include "train/peers/store_access.h"
 #include "train/session/extension.h"
+
+// Calls that KungFu (OSDI 2020) offers its programs besides training, as the session's extension: a store that
+// other workers read, latencies to all of them, and averaging of models in pairs.
+//
+// Ownership: the worker. Thread: as extension.h says; the store has a thread of its own. Failure: as extension.h says.
 
 namespace elastictrain::peers {
 

@@ -1,26 +1,62 @@
-// Purpose: the peer-to-peer store as programs use it, and other features that reach one worker directly: latencies to
+// Purpose: the peer-to-peer store as programs use it, latencies to all workers, and models read in the background.
+#pragma once
+
+#include <chrono>
+#include <condition_variable>
+#include <cstddef>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <span>
+#include <string_view>
+#include <thread>
+#include <vector>
+
+#include "elastictrain/session.hpp"
+#include "train/peers/model_store.h"
+#include "train/session/collective_gate.h"
+#include "train/session/environment.h"
+#include "train/session/generation.h"
+
+// Reads other workers' models in the background, one at a time, so that the reader never waits for one.
+// Ownership: who reads; the store behind `read` must outlive it. Thread: start() and take() on one thread at a time;
+// `read` runs on a thread of this class. Failure: a model that cannot be read does not arrive.
+
+namespace elastictrain::peers {
+
+class ModelReader {
+ public:
+  // False: there is no model of this size at the store of `entry`.
+  using Read = std::function<bool(std::span<const std::byte> entry, std::span<float> model)>;
+
+  explicit ModelReader(Read read);
+  // Waits for the read in progress; end that first.
+  ~ModelReader();
+
+  // Does nothing while another read is in progress, or its model has not been taken.
+  void start(std::span<const std::byte> entry, std::size_t floats);
+  // Once for each model that has arrived: exchanges it for the memory of the next one.
+  bool take(std::vector<float>& model);
+
+ private:
+  enum class State { kIdle, kAsked, kArrived, kEnding };
+  void run();
+
+  Read read_;
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  State state_ = State::kIdle;
+  std::vector<std::byte> entry_;
+  std::vector<float> model_;  // of run() while a read is in progress
+  std::thread thread_;
+};
+
+// The peer-to-peer store as programs use it, and other features that reach one worker directly: latencies to
 // all others. Does nothing until the program enables it.
 //
 // Ownership: the worker; its store has a listener and a thread. Thread: the training thread; join_generation() on the
 // thread that reduces. Failure: a store that cannot be opened throws SessionError; a peer that is gone is a reply.
-#pragma once
-
-#include <chrono>
-#include <cstddef>
-#include <memory>
-#include <optional>
-#include <span>
-#include <string_view>
-#include <vector>
-
-#include "elastictrain/session.hpp"
-#include "train/peers/model_reader.h"
-#include "train/peers/model_store.h"
-#include "train/session/collective_gate.h"
-#include "train/session/environment.h"
-#include "train/session/seat.h"
-
-namespace elastictrain::peers {
 
 class StoreAccess {
  public:

@@ -6,7 +6,7 @@
 #include <span>
 #include <utility>
 
-#include "train/comm/peer_credentials.h"
+#include "train/comm/peer_process.h"
 
 namespace elastictrain::peers {
 namespace {

@@ -1,9 +1,4 @@
-// Purpose: answers the requests for a store's copies. All clients are served at the same time by one thread: one that
-// is slow or silent delays no other. Clients that have not authenticated themselves are bounded in number and
-// time, and the oldest of them makes room.
-//
-// Ownership: the store; borrows the listener. Thread: run() has one of its own, on which `find` is called. Failure:
-// none; a client that breaks the protocol is disconnected.
+// Purpose: answers of a store to the workers that read it, and the messages between both.
 #pragma once
 
 #include <poll.h>
@@ -13,15 +8,49 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
-#include "train/comm/cancel_token.h"
 #include "train/comm/channel.h"
 #include "train/comm/data_listener.h"
-#include "train/peers/store_protocol.h"
+#include "train/comm/handshake.h"
+#include "train/comm/socket.h"
+
+// Messages between a store and a worker that reads it. The handshake of the data plane comes first, with the
+// store's own token as key, so that a store answers members of the run only.
 
 namespace elastictrain::peers {
+
+// After the challenge comes the proof, then this, protected as the level says (comm/record_cipher.h); the name follows.
+struct Question {
+  std::uint64_t version = 0;
+  std::uint64_t name_bytes = 0;
+  std::uint64_t data_bytes = 0;
+};
+
+struct Answer {
+  std::uint64_t found = 0;
+  std::uint64_t version = 0;
+  std::uint64_t data_bytes = 0;  // bytes that follow, if this is the requested size
+};
+
+template <class T>
+std::span<std::byte> bytes_of(T& value) {
+  return std::as_writable_bytes(std::span(&value, 1));
+}
+
+// No generation and no ranks: a token is one store's.
+inline comm::Handshake store_handshake(protocol::Encryption encryption) {
+  return {.purpose = comm::Purpose::kStore, .nonce = comm::make_nonce(), .encryption = encryption};
+}
+
+// Answers the requests for a store's copies. All clients are served at the same time by one thread: one that
+// is slow or silent delays no other. Clients that have not authenticated themselves are bounded in number and
+// time, and the oldest of them makes room.
+//
+// Ownership: the store; borrows the listener. Thread: run() has one of its own, on which `find` is called. Failure:
+// none; a client that breaks the protocol is disconnected.
 
 // One version of a name's data.
 struct Copy {

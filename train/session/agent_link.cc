@@ -13,8 +13,8 @@
 
 #include "supervisor/protocol/codec.h"
 #include "supervisor/protocol/limits.h"
-#include "train/comm/peer_credentials.h"
-#include "train/session/background_thread.h"
+#include "train/comm/peer_process.h"
+#include "train/session/process_signals.h"
 
 namespace elastictrain::session {
 namespace {

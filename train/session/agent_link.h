@@ -16,7 +16,7 @@
 #include <thread>
 #include <vector>
 
-#include "supervisor/protocol/frame_reader.h"
+#include "supervisor/protocol/codec.h"
 #include "supervisor/protocol/result.h"
 #include "supervisor/protocol/worker_messages.h"
 #include "train/comm/socket.h"

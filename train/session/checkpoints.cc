@@ -4,7 +4,7 @@
 #include <string>
 #include <utility>
 
-#include "supervisor/protocol/note_keys.h"
+#include "supervisor/protocol/names.h"
 #include "train/session/control_plane.h"
 
 namespace elastictrain::session {

@@ -10,14 +10,13 @@
 #include <vector>
 
 #include "train/checkpoint/checkpointer.h"
-#include "train/session/attachments.h"
-#include "train/session/audits.h"
-#include "train/session/course.h"
-#include "train/session/early_values.h"
+#include "train/session/audit.h"
+#include "train/session/auxiliary_state.h"
 #include "train/session/environment.h"
+#include "train/session/generation.h"
 #include "train/session/lifecycle.h"
-#include "train/session/reports.h"
-#include "train/session/seat.h"
+#include "train/session/run_progress.h"
+#include "train/session/supervisor_messages.h"
 #include "train/state/state_buffers.h"
 
 namespace elastictrain::session {

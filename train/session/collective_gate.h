@@ -7,7 +7,7 @@
 
 #include "supervisor/protocol/result.h"
 #include "train/session/control_plane.h"
-#include "train/session/course.h"
+#include "train/session/run_progress.h"
 
 namespace elastictrain::session {
 

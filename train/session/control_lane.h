@@ -11,7 +11,7 @@
 
 namespace elastictrain::session {
 
-// What a worker says of the round that ends and of the one after it (round.h).
+// What a worker says of the round that ends and of the one after it (run_progress.h).
 struct Claim {
   std::uint64_t used = 0;     // samples of this step
   std::uint32_t steps = 0;    // in as many batches

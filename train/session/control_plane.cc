@@ -7,12 +7,12 @@
 
 #include "supervisor/protocol/check.h"
 #include "supervisor/protocol/limits.h"
-#include "supervisor/protocol/note_keys.h"
+#include "supervisor/protocol/names.h"
 #include "train/comm/mpi/mpi_communicator.h"
 #include "train/comm/nccl/nccl_comm.h"
 #include "train/comm/nccl/nccl_trial.h"
-#include "train/session/device_build.h"
-#include "train/session/solo_communicator.h"
+#include "train/session/communicator_builder.h"
+#include "train/session/session_communicators.h"
 
 namespace elastictrain::session {
 namespace {

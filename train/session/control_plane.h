@@ -1,10 +1,5 @@
-// Purpose: the control plane of a launched worker, all but its training loop: the link to the agent, the worker
-// machine, which decides what to build, answer and take, the seat builder, and the address of the data plane. One lock
-// guards all of it. The machine's effects are carried out under the same lock, so that its messages are sent in order.
-//
-// Ownership: the session. Thread: the training thread, unless a call states otherwise. Its own threads: control,
-// builder. Failure: see AgentLink and SeatBuilder. open() and announce() fail if the agent or an address is not
-// available.
+// Purpose: control plane of a launched worker: the link to its agent, the state machine of its changes, the builder
+// of its communicators, and the pace of its steps.
 #pragma once
 
 #include <atomic>
@@ -20,16 +15,58 @@
 #include "supervisor/protocol/worker_messages.h"
 #include "train/comm/data_listener.h"
 #include "train/comm/mpi/mpi_world.h"
+#include "train/comm/nccl/nccl_communicator.h"
 #include "train/device/device.h"
 #include "train/session/agent_link.h"
 #include "train/session/board.h"
+#include "train/session/communicator_builder.h"
 #include "train/session/environment.h"
-#include "train/session/seat_builder.h"
-#include "train/session/step_pace.h"
-#include "train/session/term_notice.h"
+#include "train/session/process_signals.h"
 #include "train/session/worker_machine.h"
 
+// Counts committed steps and measures how long one takes, to detect that training has stopped making progress.
+// Thread: step_done() and pauses() on the training thread, clock() on any.
+
 namespace elastictrain::session {
+
+class StepPace {
+ public:
+  void step_done(std::chrono::steady_clock::time_point now) {
+    const auto took = std::chrono::duration_cast<std::chrono::microseconds>(now - last_).count();
+    const auto known = normal_us_.load(std::memory_order_relaxed);
+    // The mean of about the last ten steps; the first interval does not count.
+    const bool goes_on = last_ != std::chrono::steady_clock::time_point{};
+    if (goes_on) normal_us_.store(known == 0 ? took : known + (took - known) / 10, std::memory_order_relaxed);
+    last_ = now;
+    steps_.fetch_add(1, std::memory_order_relaxed);
+  }
+
+  // No step follows for some time.
+  void pauses() { last_ = {}; }
+
+  // No step is expected: an evaluation, for example. Any thread.
+  void phase_is_long(bool is) { long_phase_.store(is, std::memory_order_relaxed); }
+
+  comm::StepClock clock() const {
+    return {.steps = steps_.load(std::memory_order_relaxed),
+            .normal = std::chrono::microseconds(normal_us_.load(std::memory_order_relaxed)),
+            .pauses = long_phase_.load(std::memory_order_relaxed)};
+  }
+
+ private:
+  std::atomic<std::uint64_t> steps_{0};
+  std::atomic<long long> normal_us_{0};
+  std::atomic<bool> long_phase_{false};
+  std::chrono::steady_clock::time_point last_{};
+};
+
+// The control plane of a launched worker, all but its training loop: the link to the agent, the worker
+// machine, which decides what to build, answer and take, the seat builder, and the address of the data plane. One lock
+// guards all of it. The machine's effects are carried out under the same lock, so that its messages are sent in order.
+//
+// Ownership: the session. Thread: the training thread, unless a call states otherwise. Its own threads: control,
+// builder. Failure: see AgentLink and SeatBuilder. open() and announce() fail if the agent or an address is not
+// available.
 
 // A seat that was taken and what was built for it. Nothing is built if the seat is void or has no place for this
 // worker.

@@ -9,10 +9,10 @@
 
 #include "supervisor/protocol/result.h"
 #include "train/session/collective_gate.h"
-#include "train/session/course.h"
 #include "train/session/environment.h"
+#include "train/session/generation.h"
 #include "train/session/model_exchange.h"
-#include "train/session/seat.h"
+#include "train/session/run_progress.h"
 
 namespace elastictrain::session {
 

@@ -1,23 +1,50 @@
-// Purpose: the figures of the steps: what a step cost, the gradient noise scale, the cost of a change. They go into the
-// next step's lane, the heartbeats, the journal, and to the program.
-//
-// Ownership: the worker; the step report is the program's view. Thread: the training thread; monitors().heartbeat() on
-// the control thread. Failure: none.
+// Purpose: figures of a worker's steps for the lane, heartbeats, journal and program, and the cost of a change to
+// it.
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <optional>
 #include <vector>
 
+#include "supervisor/protocol/worker_messages.h"
 #include "train/session/control_lane.h"
-#include "train/session/course.h"
+#include "train/session/generation.h"
 #include "train/session/monitors.h"
-#include "train/session/open_step.h"
-#include "train/session/reports.h"
-#include "train/session/seat.h"
-#include "train/session/swap_gap.h"
+#include "train/session/run_progress.h"
+#include "train/session/step_buckets.h"
+#include "train/session/supervisor_messages.h"
+
+// The cost of a change to this worker: the time from its last commit before the change to its first one after
+// it, reported together with a typical step time at the new size, which takes some steps to measure.
+//
+// Ownership: the session. Thread: training thread. Time is an argument.
 
 namespace elastictrain::session {
+
+class SwapGap {
+ public:
+  using Time = std::chrono::steady_clock::time_point;
+
+  void committed(Time now);
+  // This worker continues in `generation`, after the step that was committed last.
+  void swapped(Generation generation);
+  // The report on the last change, once, when enough steps have been measured.
+  std::optional<protocol::WorkerSwap> take();
+  // The same with the steps measured so far; nullopt if they do not give a typical step time.
+  std::optional<protocol::WorkerSwap> take_early();
+
+ private:
+  Generation generation_ = 0;  // 0: nothing to report
+  Time last_commit_{};
+  std::vector<double> gaps_us_;  // the first is the one of the change
+};
+
+// The figures of the steps: what a step cost, the gradient noise scale, the cost of a change. They go into the
+// next step's lane, the heartbeats, the journal, and to the program.
+//
+// Ownership: the worker; the step report is the program's view. Thread: the training thread; monitors().heartbeat() on
+// the control thread. Failure: none.
 
 class Measurements {
  public:

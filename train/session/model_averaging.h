@@ -12,13 +12,12 @@
 
 #include "supervisor/protocol/result.h"
 #include "train/session/collective_gate.h"
-#include "train/session/device_side.h"
+#include "train/session/device_access.h"
 #include "train/session/extension.h"
+#include "train/session/generation.h"
 #include "train/session/model_exchange.h"
-#include "train/session/open_step.h"
-#include "train/session/seat.h"
 #include "train/session/state_handover.h"
-#include "train/session/step_lane.h"
+#include "train/session/step_buckets.h"
 
 namespace elastictrain::session {
 

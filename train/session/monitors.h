@@ -1,19 +1,42 @@
-// Purpose: measures the session's own steps at no extra work: where the time of a step goes, and the means that
-// heartbeats report.
-//
-// Thread: marks on the training thread; heartbeat() on the control thread. Time is an argument.
+// Purpose: measurement of a worker's own steps at no extra work: where the time of a step goes, gradient norms and
+// the steps in which they are measured, and the means that heartbeats report.
 #pragma once
 
+#include <algorithm>
+#include <bit>
 #include <chrono>
 #include <cstdint>
 #include <mutex>
 #include <optional>
 
+#include "supervisor/protocol/ids.h"
 #include "supervisor/protocol/step_metrics.h"
 #include "supervisor/protocol/worker_messages.h"
 #include "train/comm/communicator.h"
 
+// The steps in which gradient norms are measured: every 16th, and more of the first thousand: each up to step
+// 128, then every second, fourth and eighth, half as many with each doubling. Early gradients change fast, and a policy
+// that follows their noise has little to go by. A worker that trains alone is asked for halves of its batch, which cost
+// its program more than a norm: it is in every 16th step from the first on.
+//
+// All workers derive it from the number of the step. Pure.
+
 namespace elastictrain::session {
+
+inline constexpr Step kStepsWithAllNorms = 128;
+inline constexpr Step kMaxNormInterval = 16;  // steps
+
+// `number` is that of the step, from 1 on.
+constexpr bool measures_norms(Step number, std::uint32_t world_size) {
+  const Step before = number - 1;
+  const Step interval = std::min(std::bit_ceil(before / kStepsWithAllNorms + 1), kMaxNormInterval);
+  return before % (world_size == 1 ? kMaxNormInterval : interval) == 0;
+}
+
+// Measures the session's own steps at no extra work: where the time of a step goes, and the means that
+// heartbeats report.
+//
+// Thread: marks on the training thread; heartbeat() on the control thread. Time is an argument.
 
 using Clock = std::chrono::steady_clock;
 

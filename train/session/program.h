@@ -12,14 +12,9 @@
 #include <string>
 
 #include "elastictrain/session.hpp"
-#include "train/session/attachments.h"
-#include "train/session/device_side.h"
-#include "train/session/early_values.h"
+#include "train/session/auxiliary_state.h"
+#include "train/session/device_access.h"
 #include "train/session/environment.h"
-#include "train/session/first_state.h"
-#include "train/session/forward_state.h"
-#include "train/session/input_copies.h"
-#include "train/session/local_state.h"
 #include "train/session/model_exchange.h"
 #include "train/session/step_log.h"
 #include "train/session/step_memory.h"

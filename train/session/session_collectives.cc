@@ -8,10 +8,8 @@
 #include <vector>
 
 #include "train/comm/keyed_hash.h"
-#include "train/session/group_collectives.h"
+#include "train/session/program_collectives.h"
 #include "train/session/session_impl.h"
-#include "train/session/sizes.h"
-#include "train/session/value_reduction.h"
 
 namespace elastictrain {
 namespace {

@@ -6,7 +6,6 @@
 #include <utility>
 
 #include "supervisor/protocol/limits.h"
-#include "train/session/sizes.h"
 
 namespace elastictrain {
 namespace {

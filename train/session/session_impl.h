@@ -1,18 +1,14 @@
-// Purpose: the implementation of elastictrain::Session: checks the program's calls and passes them to the components of
-// the worker that this process is (worker.h). Threads, sockets and plans belong to the control plane (control_plane.h).
-//
-// Order within a step: next_batch() divides the step among the ranks, the first bucket carries the control lane,
-// commit_step() advances the replicated numbers and, if the lane reported that all workers are ready, exchanges the
-// seat. A recovery exchanges the seat in the middle of a step and repeats the step's all-reduces. The program sees a
-// new seat only at a boundary.
+// Purpose: implementation of elastictrain::Session, with the check of the sizes that a program passes.
 #pragma once
 
 #include <chrono>
+#include <cstddef>
 #include <cstdint>
 #include <exception>
 #include <functional>
 #include <memory>
 #include <optional>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -20,7 +16,31 @@
 #include "train/session/control_plane.h"
 #include "train/session/lifecycle.h"
 #include "train/session/program.h"
-#include "train/session/worker.h"
+#include "train/session/worker_components.h"
+
+// Refuses sizes that no memory has, before they are used: a product that wraps around, or a negative number in
+// a program's own arithmetic. Failure: SessionError with the call's name.
+
+namespace elastictrain::session {
+
+inline constexpr std::size_t kMaxBytes = std::size_t{1} << 47;  // of a process
+
+// `each` is above 0.
+inline std::size_t bytes_of(const char* call, std::size_t count, std::size_t each) {
+  if (count <= kMaxBytes / each) return count * each;
+  throw SessionError(std::string(call) + ": " + std::to_string(count) + (each == 1 ? " bytes" : " elements") +
+                     " are more than any memory holds; check the size that is passed");
+}
+
+}  // namespace elastictrain::session
+
+// The implementation of elastictrain::Session: checks the program's calls and passes them to the components of
+// the worker that this process is (worker.h). Threads, sockets and plans belong to the control plane (control_plane.h).
+//
+// Order within a step: next_batch() divides the step among the ranks, the first bucket carries the control lane,
+// commit_step() advances the replicated numbers and, if the lane reported that all workers are ready, exchanges the
+// seat. A recovery exchanges the seat in the middle of a step and repeats the step's all-reduces. The program sees a
+// new seat only at a boundary.
 
 namespace elastictrain::peers {
 class Peers;
@@ -64,7 +84,7 @@ class __attribute__((visibility("hidden"))) Session::Impl {
   void phase(std::string_view name);
   bool is_inherited() const { return lifecycle_.is_inherited(); }
 
-  // GPUs (session_device.cc).
+  // GPUs (session_state.cc).
   int use_device(int ordinal);
   void use_stream_order();
   void share_device_state(std::string_view name, void* data, std::size_t bytes);

@@ -5,8 +5,8 @@
 #include <string>
 
 #include "supervisor/protocol/names.h"
+#include "train/session/process_signals.h"
 #include "train/session/session_impl.h"
-#include "train/session/term_notice.h"
 
 namespace elastictrain {
 

@@ -1,30 +1,76 @@
-// Purpose: state between workers around a change: this worker sends its slice to joiners while it computes, or receives
+// Purpose: state of this worker around a change: broadcast from the first rank in a first generation, slices sent to
+// joiners or received from donors, and the replica that counts where replicas may differ.
+#pragma once
+
+#include <cstddef>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "supervisor/protocol/result.h"
+#include "train/comm/device_interfaces.h"
+#include "train/session/audit.h"
+#include "train/session/auxiliary_state.h"
+#include "train/session/collective_gate.h"
+#include "train/session/control_plane.h"
+#include "train/session/device_access.h"
+#include "train/session/generation.h"
+#include "train/session/lifecycle.h"
+#include "train/session/run_progress.h"
+#include "train/session/state_transfer.h"
+#include "train/state/progress.h"
+#include "train/state/state_buffers.h"
+
+// The replica of the model with which this worker continues: its own, or the one that donors send. If replicas
+// may differ, the donors' state arrives beside this worker's until it is known which of the two counts.
+//
+// Ownership: the worker; it holds a second copy of the state while one arrives beside. Thread: the training thread.
+// Failure: none.
+
+namespace elastictrain::session {
+
+class Replicas {
+ public:
+  explicit Replicas(const state::StateBuffers& buffers) : buffers_(buffers) {}
+
+  // The replica in the program's memory is complete.
+  bool is_whole() const { return is_whole_; }
+  void set_whole() { is_whole_ = true; }
+
+  // The buffers for the donors' state: the program's, or separate ones if this worker's replica may count.
+  const state::StateBuffers& begin_receiving(bool may_keep_own);
+  // The donors' header decides it.
+  void keep_own(bool keeps) { keeps_own_ = keeps; }
+  bool keeps_own() const { return keeps_own_; }
+  // The donors' state has arrived, or this worker's own counts and it did not.
+  void received();
+
+ private:
+  const state::StateBuffers& buffers_;
+  std::vector<std::byte> shadow_memory_;
+  state::StateBuffers shadow_;
+  bool is_whole_ = false;
+  bool receives_shadow_ = false;
+  bool keeps_own_ = false;  // while it receives the donors' state
+};
+
+// Gives all workers of a first generation the state of the first rank: its header, then the program's buffers.
+// Ownership: none. Thread: the training thread. Failure: kInvalid if the first rank runs another program or state in
+// device memory cannot be copied, otherwise that of the communicator.
+
+// `mine`: this worker's header, which must have the same layout and data. Returns the first rank's.
+Result<state::TransferHeader> broadcast_header(const Seat& seat, const state::TransferHeader& mine);
+// Returns the names of the buffers in host memory that held something else here. `compares`: look for them, one more
+// pass over the state before and after it arrives.
+Result<std::vector<std::string>> broadcast_state(const Seat& seat, const state::StateBuffers& buffers, bool compares);
+
+// State between workers around a change: this worker sends its slice to joiners while it computes, or receives
 // the state that donors send. Pieces in device memory travel through the new generation's communicator.
 //
 // Ownership: the worker; one transfer in each direction at a time, each with a thread of its own. Thread: the training
 // thread. Failure: a joiner that is gone is reported; a state that does not arrive makes the seat void. A header of
 // another program ends the session.
-#pragma once
-
-#include <memory>
-#include <optional>
-#include <vector>
-
-#include "train/comm/device_interfaces.h"
-#include "train/session/audits.h"
-#include "train/session/collective_gate.h"
-#include "train/session/control_plane.h"
-#include "train/session/course.h"
-#include "train/session/device_side.h"
-#include "train/session/early_values.h"
-#include "train/session/first_state.h"
-#include "train/session/forward_state.h"
-#include "train/session/lifecycle.h"
-#include "train/session/replicas.h"
-#include "train/session/seat.h"
-#include "train/session/state_transfer.h"
-
-namespace elastictrain::session {
 
 // A seat whose state this worker has not received yet.
 struct PromisedState {

@@ -1,16 +1,9 @@
-// Purpose: sends the replicated state to joiners while all workers compute. Every donor sends its slice of the bytes to
-// every joiner, after a header with the progress of the run, and behind it hashes of another donor's slice. A joiner
-// assembles the slices; it refuses them if two donors hold different state (kInvalid).
-//
-// State in device memory may be sent from device to device instead (device_transfer.h); it is skipped here then.
-//
-// Ownership: the session, one sender or one receiver at a time. Thread: each has one thread of its own. The state must
-// not be written while a sender exists and not be read while a receiver exists. Failure: a sender gives up on a joiner
-// that is gone and continues with the others. A receiver fails if one slice is missing. Both end at their deadline or
-// when destroyed.
+// Purpose: transfer of the replicated state to joiners while all workers compute: slices of several donors over
+// sockets, hashes by which a joiner compares the donors, and the list of pieces that travel from device to device.
 #pragma once
 
 #include <chrono>
+#include <cstdint>
 #include <functional>
 #include <memory>
 #include <mutex>
@@ -19,14 +12,50 @@
 #include <thread>
 #include <vector>
 
+#include "supervisor/protocol/plan_messages.h"
 #include "supervisor/protocol/result.h"
-#include "train/comm/cancel_token.h"
 #include "train/comm/cpu_communicator.h"
-#include "train/session/state_comparison.h"
+#include "train/comm/device_interfaces.h"
+#include "train/comm/socket.h"
 #include "train/state/progress.h"
 #include "train/state/state_buffers.h"
 
+// Checks that donors hold the same state. Besides its own slice each donor sends hashes of the next donor's,
+// and the joiner compares them with what that one sent: no joiner takes parts of different states for one. A piece that
+// only a donor holds otherwise that neither sends nor compares it is not found; audit mode finds it.
+//
+// Ownership: none. Thread: the transfer's. Failure: memory of a device that cannot be read.
+
 namespace elastictrain::session {
+
+enum class DeviceState { kThroughHost, kElsewhere };
+
+// Of each piece of the slice, in order. Pieces in device memory that travel elsewhere have none.
+Result<std::vector<std::uint64_t>> piece_hashes(const state::StateBuffers& buffers, state::Slice slice,
+                                                DeviceState device_state);
+// How many there are.
+std::size_t piece_count(const state::StateBuffers& buffers, state::Slice slice, DeviceState device_state);
+// The name of the buffer that holds the piece.
+std::string piece_name(const state::StateBuffers& buffers, state::Slice slice, DeviceState device_state,
+                       std::size_t piece);
+
+// Transfers of pieces of state between devices when workers join: the donors' slices, as in state_transfer.h,
+// without the state in host memory. Thread: pure. Failure: none.
+
+// The transfers of `rank`, in the same order for both ends of a pair. Empty if no worker joins.
+std::vector<comm::DeviceTransfer> device_transfers(const state::StateBuffers& buffers,
+                                                   const protocol::GenerationPlan& plan, std::uint32_t rank);
+
+// Sends the replicated state to joiners while all workers compute. Every donor sends its slice of the bytes to
+// every joiner, after a header with the progress of the run, and behind it hashes of another donor's slice. A joiner
+// assembles the slices; it refuses them if two donors hold different state (kInvalid).
+//
+// State in device memory may be sent from device to device instead; it is skipped here then.
+//
+// Ownership: the session, one sender or one receiver at a time. Thread: each has one thread of its own. The state must
+// not be written while a sender exists and not be read while a receiver exists. Failure: a sender gives up on a joiner
+// that is gone and continues with the others. A receiver fails if one slice is missing. Both end at their deadline or
+// when destroyed.
 
 class StateSender {
  public:

@@ -1,8 +1,5 @@
-// Purpose: the open step, from its division to its end: which buckets it has, which of them are reduced in the
-// background, and their repetition after a loss.
-//
-// Ownership: the worker. Thread: the training thread; buckets in the background are reduced on the reducer's own
-// thread. Failure: wait() and reduce() return that of the collective; the step can be repeated then, or discarded.
+// Purpose: execution of the open step: the collective of each bucket by its kind, the order of buckets in the
+// foreground and the background, and their repetition after a loss.
 #pragma once
 
 #include <memory>
@@ -10,13 +7,48 @@
 #include <span>
 
 #include "supervisor/protocol/ids.h"
-#include "train/session/bucket_reducer.h"
-#include "train/session/open_step.h"
-#include "train/session/reducer.h"
-#include "train/session/round.h"
+#include "supervisor/protocol/result.h"
+#include "train/session/extension.h"
+#include "train/session/gradients.h"
+#include "train/session/model_averaging.h"
+#include "train/session/program_collectives.h"
+#include "train/session/run_progress.h"
 #include "train/session/state_handover.h"
+#include "train/session/step_buckets.h"
+
+// Reduces one bucket by the mechanism that its kind and the step need, with what rides on the step's first
+// sum: the control lane, the return to equal replicas, and what other components exchange once in each generation.
+// Ownership: the worker. Thread: the training thread, or the reducer's. Failure: that of the collective.
 
 namespace elastictrain::session {
+
+class BucketReducer {
+ public:
+  struct Parts {
+    const Course& course;
+    HostGradients& host;
+    DeviceGradients& device;
+    ProgramData& own_data;
+    ModelAveraging& averaging;
+    Extension& extension;
+  };
+  explicit BucketReducer(const Parts& parts) : parts_(parts) {}
+
+  Status reduce(OpenStep& step, Bucket& bucket);
+
+ private:
+  Status reduce_host_gradient(OpenStep& step, Bucket& bucket);
+  Status send_lane(OpenStep& step);
+  Status after_first_sum(OpenStep& step);
+
+  const Parts parts_;
+};
+
+// The open step, from its division to its end: which buckets it has, which of them are reduced in the
+// background, and their repetition after a loss.
+//
+// Ownership: the worker. Thread: the training thread; buckets in the background are reduced on the reducer's own
+// thread. Failure: wait() and reduce() return that of the collective; the step can be repeated then, or discarded.
 
 class StepRunner {
  public:

@@ -12,8 +12,8 @@
 
 #include "heuristics/placement/repair.h"
 #include "heuristics/sharing/view.h"
-#include "heuristics/simulate/cluster/cost.h"
 #include "heuristics/simulate/cluster/hosts.h"
+#include "heuristics/simulate/cluster/progress.h"
 
 namespace elastictrain::heuristics::cluster {
 

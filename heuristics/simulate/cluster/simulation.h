@@ -1,8 +1,4 @@
-// Purpose: runs the jobs of a trace on a cluster under a sharing policy, by discrete events.
-//
-// All that happens at one instant comes first (ends, then arrivals), then one decision. Pure and single-threaded: the
-// result depends on the arguments only. Errors: a policy that grants more than there is, or leaves jobs waiting for
-// ever, ends the simulation with `problem`.
+// Purpose: the simulation of a trace's jobs on a cluster under a sharing policy, and its figures.
 #pragma once
 
 #include <cstdint>
@@ -11,9 +7,15 @@
 #include <vector>
 
 #include "heuristics/sharing/policy.h"
-#include "heuristics/simulate/cluster/cost.h"
 #include "heuristics/simulate/cluster/hosts.h"
+#include "heuristics/simulate/cluster/progress.h"
 #include "heuristics/simulate/cluster/trace.h"
+
+// Runs the jobs of a trace on a cluster under a sharing policy, by discrete events.
+//
+// All that happens at one instant comes first (ends, then arrivals), then one decision. Pure and single-threaded: the
+// result depends on the arguments only. Errors: a policy that grants more than there is, or leaves jobs waiting for
+// ever, ends the simulation with `problem`.
 
 namespace elastictrain::heuristics::cluster {
 
@@ -58,5 +60,25 @@ struct Outcome {
 // `watch`: called at every change of slots, if given.
 Outcome simulate(const Trace& trace, const sharing::PolicySpec& policy, const Options& options,
                  const std::function<void(const Change&)>& watch = {});
+
+// The figures of one simulated run of a trace. Pure. Median = sorted[int(.5 n)], p99 = sorted[int(.99 n)].
+
+struct ClusterFigures {
+  std::size_t jobs = 0;
+  double mean_jct_s = 0;  // time from arrival to completion
+  double median_jct_s = 0;
+  double p99_jct_s = 0;
+  double max_jct_s = 0;
+  double makespan_s = 0;   // from the first arrival
+  double utilization = 0;  // slot-seconds held / (slots x makespan)
+  std::uint64_t decisions = 0;
+  std::uint64_t changes = 0;
+  double finish_time_ratio_mean = 0;
+  double finish_time_ratio_max = 0;
+};
+
+ClusterFigures figures_of(const Trace& trace, const Outcome& outcome, std::uint32_t slots);
+// sum(run time at the requested size x slots) / (last - first arrival), in slots. 0 if all arrive at once.
+double demand(const Trace& trace);
 
 }  // namespace elastictrain::heuristics::cluster

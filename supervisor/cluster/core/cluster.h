@@ -22,12 +22,11 @@
 #include "heuristics/leases/lease_book.h"
 #include "heuristics/placement/placement.h"
 #include "heuristics/placement/repair.h"
+#include "heuristics/sharing/grants.h"
 #include "heuristics/sharing/policy.h"
-#include "heuristics/sharing/whole_shares.h"
 #include "supervisor/cluster/core/action.h"
 #include "supervisor/cluster/core/event.h"
 #include "supervisor/cluster/core/job.h"
-#include "supervisor/cluster/core/record.h"
 
 namespace elastictrain::jobs {
 

@@ -1,5 +1,5 @@
-// Purpose: one decision of a cluster on its way through the steps of decide(), and those of its steps that have a file
-// of their own.
+// Purpose: one decision of a cluster on its way through the steps of decide(), and the reasons for its grants in
+// words.
 #pragma once
 
 #include <algorithm>
@@ -7,11 +7,29 @@
 #include <string>
 #include <vector>
 
+#include "heuristics/sharing/grants.h"
 #include "heuristics/sharing/view.h"
-#include "heuristics/sharing/whole_shares.h"
 #include "supervisor/cluster/core/state.h"
 
+// Reasons for the slots that a job has, in words, as queue and explain show them. Pure.
+
 namespace elastictrain::jobs {
+
+struct Given {
+  std::string policy;
+  std::string said;         // by a policy from outside
+  std::uint32_t slots = 0;  // within the job's sizes, limits and hosts
+  double used_slot_s = 0;   // by the job so far
+  double now_s = 0;
+};
+
+std::string reason_of(const Given& given, const heuristics::sharing::Grant& grant);
+
+// A number in three digits, or without decimals.
+std::string number_text(double number);
+
+// One decision of a cluster on its way through the steps of decide(), and those of its steps that have a file
+// of their own.
 
 struct Round {
   std::vector<std::vector<bool>> usable;  // by host and number
@@ -60,10 +78,10 @@ struct Round {
 // By host. In placing.cc.
 std::vector<heuristics::placement::Piece> pieces_of(const Slots& slots);
 
-// What two jobs in the same slots do together, for people. In packing.cc.
+// What two jobs in the same slots do together, for people. In placing.cc.
 std::string looks_text(const heuristics::sharing::Grant& grant);
 
-// In asking.cc.
+// In policy_answers.cc.
 bool ask_outside(ClusterState& state, Round& round, std::size_t first, PolicyQuestion& question,
                  heuristics::sharing::Decision& decision);
 
@@ -74,7 +92,7 @@ void meet_deadlines(const ClusterState& state, Round& round, std::vector<heurist
 // In deciding.cc.
 void ask_built_in(ClusterState& state, const heuristics::sharing::View& view, heuristics::sharing::Decision& decision);
 
-// In losing.cc.
+// In hosts.cc.
 void block_lost(const ClusterState& state, Round& round);
 
 // In migrating.cc.
@@ -82,7 +100,7 @@ void keep_moves(const ClusterState& state, Round& round);
 void end_moves(ClusterState& state, const Round& round, double now_s);
 void repair_placement(ClusterState& state, Round& round, double now_s);
 
-// In packing.cc.
+// In placing.cc.
 void tell_of_packing(const ClusterState& state, const Round& round, std::size_t place,
                      heuristics::sharing::JobView& view);
 void seat_guests(const ClusterState& state, Round& round);
@@ -91,7 +109,7 @@ std::string packing_text(const Round& round, std::size_t place);
 // In placing.cc.
 void place_jobs(ClusterState& state, Round& round);
 
-// In resting.cc.
+// In suspending.cc.
 Slots own_place(const ClusterState& state, const Round& round, const Job& job);
 void reserve_slots(const ClusterState& state, Round& round);
 void exchange_turns(const ClusterState& state, Round& round);

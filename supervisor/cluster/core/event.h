@@ -52,7 +52,7 @@ struct Join {
   std::string job;  // id that submit gave; empty: none
   std::string directory;
   std::int64_t pid = 0;
-  std::string process_mark;  // of that process (launcher/process/process_mark.h); empty: it gets no signals
+  std::string process_mark;  // of that process (launcher/process/process_identity.h); empty: it gets no signals
   JobSpec spec;              // without arguments
   bool moves = false;        // it knows leases that exchange slots
   std::uint64_t lease = 0;
@@ -131,7 +131,7 @@ struct PolicyQuestion {
   std::vector<heuristics::sharing::Curve> curves;
 };
 
-// Its answer, checked against the view (sharing/answer.h), or its problem.
+// Its answer, checked against the view (sharing/grants.h), or its problem.
 struct PolicyAnswered {
   std::uint64_t question = 0;  // 0: nobody has asked
   heuristics::sharing::Decision decision;

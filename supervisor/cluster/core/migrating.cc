@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "supervisor/cluster/core/deciding.h"
-#include "supervisor/cluster/core/handling.h"
+#include "supervisor/cluster/core/state.h"
 
 namespace elastictrain::jobs {
 

@@ -5,7 +5,7 @@
 #include <limits>
 
 #include "supervisor/cluster/core/cluster.h"
-#include "supervisor/protocol/counted.h"
+#include "supervisor/protocol/display_text.h"
 
 namespace elastictrain::cluster::replay {
 namespace {

@@ -12,8 +12,8 @@
 #include <utility>
 #include <vector>
 
+#include "supervisor/cluster/core/action.h"
 #include "supervisor/cluster/core/job.h"
-#include "supervisor/cluster/core/record.h"
 #include "supervisor/protocol/result.h"
 
 namespace elastictrain::cluster::replay {

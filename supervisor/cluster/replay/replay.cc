@@ -6,7 +6,7 @@
 
 #include "supervisor/cluster/core/cluster.h"
 #include "supervisor/cluster/replay/run_model.h"
-#include "supervisor/protocol/duration_text.h"
+#include "supervisor/protocol/display_text.h"
 
 namespace elastictrain::cluster::replay {
 namespace {

@@ -7,7 +7,7 @@
 namespace elastictrain::cluster::replay {
 namespace {
 
-constexpr double kReportEvery_s = 1;  // as runs do (supervisor/cluster_side.h)
+constexpr double kReportEvery_s = 1;  // as runs do (supervisor/cluster_adapter.h)
 constexpr double kReportSoon_s = 0.02;
 constexpr double kHeardLate_s = 0.25;  // what a report says of the samples is as old as a heartbeat of the workers
 constexpr std::uint32_t kMostViews = 32;

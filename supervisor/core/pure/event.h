@@ -96,7 +96,7 @@ struct UpdatePlan {
   std::optional<double> learning_rate_factor;  // replaces the rule's; above 0
   std::optional<double> noise_scale;           // in samples: LearningRateSettings::noise_scale
   std::optional<protocol::Topology> topology;
-  std::optional<std::vector<std::uint32_t>> parents;  // an explicit tree (topology_choice.h) instead of a topology
+  std::optional<std::vector<std::uint32_t>> parents;  // an explicit tree (protocol/names.h) instead of a topology
   std::optional<protocol::Synchronization> synchronization;
 };
 

@@ -4,7 +4,7 @@
 #include <iterator>
 #include <utility>
 
-#include "supervisor/protocol/counted.h"
+#include "supervisor/protocol/display_text.h"
 
 namespace elastictrain::core {
 

@@ -8,7 +8,6 @@
 #include <vector>
 
 #include "heuristics/batch_plan.h"
-#include "heuristics/learning_rate.h"
 #include "supervisor/core/pure/action.h"
 #include "supervisor/protocol/ids.h"
 #include "supervisor/protocol/plan_messages.h"

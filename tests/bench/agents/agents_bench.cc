@@ -28,7 +28,6 @@
 
 #include "supervisor/control/control_client.h"
 #include "supervisor/protocol/codec.h"
-#include "supervisor/protocol/frame_reader.h"
 #include "supervisor/protocol/limits.h"
 #include "supervisor/supervisor.h"
 #include "tests/unit/supervisor/fake_agent.h"

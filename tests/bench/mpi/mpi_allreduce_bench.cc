@@ -14,7 +14,7 @@
 
 #include "tests/contract/comm/mpi/pool.h"
 #include "tests/quick_end.h"
-#include "train/comm/mpi/mpi_abi.h"
+#include "train/comm/mpi/mpi_library.h"
 
 namespace {
 

@@ -11,7 +11,7 @@
 #include <string>
 #include <vector>
 
-#include "heuristics/simulate/worker_model.h"
+#include "heuristics/simulate/job_model.h"
 #include "heuristics/straggler/published.h"
 #include "heuristics/straggler/robust.h"
 #include "tests/unit/heuristics/straggler/recorded_noise.h"

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "heuristics/simulate/worker_model.h"
+#include "heuristics/simulate/job_model.h"
 #include "heuristics/straggler/policy.h"
 #include "tests/unit/heuristics/straggler/recorded_noise.h"
 

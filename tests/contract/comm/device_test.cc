@@ -11,7 +11,7 @@
 #include "tests/contract/comm/device_bucket.h"
 #include "tests/contract/comm/world.h"
 #include "tests/standin/standin_cuda.h"
-#include "train/device/event.h"
+#include "train/device/stream.h"
 #include "train/session/half_floats.h"
 
 namespace elastictrain::comm::testing {

@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "train/session/group_collectives.h"
+#include "train/session/program_collectives.h"
 #include "world.h"
 
 namespace elastictrain::comm::testing {

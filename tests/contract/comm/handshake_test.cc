@@ -15,7 +15,7 @@
 
 #include "tests/contract/comm/world.h"
 #include "train/comm/rendezvous.h"
-#include "train/comm/socket_address.h"
+#include "train/comm/socket.h"
 
 namespace elastictrain::comm::testing {
 namespace {

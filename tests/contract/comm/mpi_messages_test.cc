@@ -10,8 +10,8 @@
 #include <tuple>
 #include <vector>
 
-#include "train/comm/mpi/mpi_rail.h"
-#include "train/comm/mpi/mpi_sum_plan.h"
+#include "train/comm/mpi/mpi_communicator.h"
+#include "train/comm/mpi/mpi_message.h"
 
 namespace elastictrain::comm::testing {
 namespace {

@@ -9,10 +9,10 @@
 #include "tests/contract/comm/device_bucket.h"
 #include "tests/contract/comm/nccl_traps.h"
 #include "tests/contract/comm/world.h"
-#include "train/comm/nccl/id_agreement.h"
-#include "train/comm/nccl/known_issues.h"
+#include "train/comm/nccl/build_agreement.h"
+#include "train/comm/nccl/nccl_communicator.h"
+#include "train/comm/nccl/nccl_library.h"
 #include "train/comm/nccl/nccl_trial.h"
-#include "train/comm/nccl/stall_watch.h"
 
 namespace elastictrain::comm::testing {
 namespace {

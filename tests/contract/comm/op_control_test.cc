@@ -1,4 +1,4 @@
-#include "train/comm/op_control.h"
+#include "train/comm/operation.h"
 
 #include <doctest/doctest.h>
 

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "tests/contract/comm/records.h"
-#include "train/comm/record_stream.h"
+#include "train/comm/channel.h"
 #include "train/comm/socket.h"
 
 namespace elastictrain::comm::testing::records {

@@ -16,7 +16,7 @@
 #include "tests/support/contains.h"
 #include "train/comm/channel.h"
 #include "train/comm/rendezvous.h"
-#include "train/comm/socket_address.h"
+#include "train/comm/socket.h"
 
 namespace elastictrain::comm::testing::records {
 namespace {

@@ -5,7 +5,7 @@
 #include <set>
 
 #include "supervisor/protocol/names.h"
-#include "train/comm/tree_plan.h"
+#include "train/comm/topology.h"
 #include "train/peers/shapes/reduction_graph.h"
 #include "train/peers/shapes/spanning_tree.h"
 

@@ -2,7 +2,7 @@
 
 #include <set>
 
-#include "train/comm/pieces.h"
+#include "train/comm/blocks.h"
 #include "train/comm/topology.h"
 
 namespace elastictrain::comm {

@@ -187,7 +187,7 @@ void World::run(const Body& body, Generation generation) {
 
 pid_t fork_rank(const std::function<int()>& body) {
   std::fflush(nullptr);
-  // Without the handlers of fork(): the rank uses the listeners of this process (train/comm/fork_guard.h).
+  // Without the handlers of fork(): the rank uses the listeners of this process (train/comm/socket.h).
   const pid_t pid = ::_Fork();
   if (pid == 0) {
     const int status = body();

@@ -18,7 +18,7 @@
 #include "agent_lab.h"
 #include "launcher/agent/binding.h"
 #include "supervisor/protocol/agent_messages.h"
-#include "supervisor/protocol/frame_reader.h"
+#include "supervisor/protocol/codec.h"
 #include "supervisor/protocol/limits.h"
 #include "tests/skip.h"
 

@@ -11,9 +11,9 @@
 #include <cstdlib>
 
 #include "agent_lab.h"
-#include "launcher/process/process_stat.h"
+#include "launcher/process/process_identity.h"
 #include "supervisor/protocol/agent_messages.h"
-#include "supervisor/protocol/frame_reader.h"
+#include "supervisor/protocol/codec.h"
 #include "supervisor/protocol/limits.h"
 
 using namespace elastictrain;

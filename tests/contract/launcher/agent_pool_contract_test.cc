@@ -9,7 +9,7 @@
 
 #include "agent_lab.h"
 #include "supervisor/protocol/agent_messages.h"
-#include "supervisor/protocol/frame_reader.h"
+#include "supervisor/protocol/codec.h"
 #include "supervisor/protocol/limits.h"
 
 using namespace elastictrain;

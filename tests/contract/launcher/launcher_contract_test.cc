@@ -12,12 +12,10 @@
 #include "launcher/agent/agent.h"
 #include "launcher/batch/batch_launcher.h"
 #include "launcher/batch/start_command.h"
-#include "launcher/command_launcher.h"
-#include "launcher/local_launcher.h"
+#include "launcher/host_launchers.h"
 #include "launcher/mpi/mpi_launchers.h"
 #include "launcher/process/command.h"
 #include "launcher/process/session_sweep.h"
-#include "launcher/ssh_launcher.h"
 #include "tests/skip.h"
 
 using namespace elastictrain;

@@ -3,7 +3,7 @@
 #include <string_view>
 
 #include "launcher/agent/agent.h"
-#include "launcher/build_id.h"
+#include "launcher/agent_program.h"
 
 int main(int argc, char** argv) {
   const std::string_view command = argc > 1 ? argv[1] : "";

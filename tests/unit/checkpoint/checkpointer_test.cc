@@ -11,7 +11,7 @@
 #include <thread>
 
 #include "directory.h"
-#include "supervisor/protocol/note_keys.h"
+#include "supervisor/protocol/names.h"
 #include "tests/masked_memory.h"
 
 namespace elastictrain::checkpoint::test {

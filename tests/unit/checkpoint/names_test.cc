@@ -1,4 +1,4 @@
-#include "train/checkpoint/names.h"
+#include "train/checkpoint/lineage.h"
 
 #include <doctest/doctest.h>
 

@@ -1,5 +1,4 @@
 #include "cli/app.h"
-#include "cli/run_cli.h"
 
 #include <doctest/doctest.h>
 
@@ -7,9 +6,7 @@
 #include <variant>
 
 #include "cli/commands/completion.h"
-#include "cli/commands/completion_words.h"
-#include "cli/commands/man_page.h"
-#include "cli/commands/program_word.h"
+#include "cli/commands/man.h"
 #include "cli/commands/run_flags.h"
 #include "cli/config/schema.h"
 #include "cli/parser.h"

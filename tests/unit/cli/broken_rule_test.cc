@@ -10,10 +10,10 @@
 #include <thread>
 #include <vector>
 
+#include "cli/commands/cluster/cluster.h"
 #include "cli/commands/cluster_client.h"
 #include "cli/commands/exit_code.h"
 #include "cli/commands/run_client.h"
-#include "cli/commands/run_cluster.h"
 #include "supervisor/control/control_protocol.h"
 #include "supervisor/journal.h"
 #include "supervisor/run_record.h"

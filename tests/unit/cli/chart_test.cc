@@ -16,7 +16,6 @@
 #include <string>
 #include <vector>
 
-#include "cli/chart/markup.h"
 #include "cli/chart/plan_drawing.h"
 #include "cli/chart/simulation_drawing.h"
 #include "cli/report/page.h"

@@ -1,4 +1,4 @@
-#include "cli/commands/check_verdict.h"
+#include "cli/commands/plan/check_report.h"
 
 #include <doctest/doctest.h>
 

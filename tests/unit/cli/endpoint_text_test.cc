@@ -1,4 +1,4 @@
-#include "cli/config/endpoint_text.h"
+#include "cli/config/checks.h"
 
 #include <doctest/doctest.h>
 

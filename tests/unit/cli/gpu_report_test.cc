@@ -1,5 +1,5 @@
 // The report of `check` about several hosts' GPUs.
-#include "cli/commands/gpu_report.h"
+#include "cli/commands/plan/check_report.h"
 #include "tests/support/contains.h"
 
 #include <doctest/doctest.h>

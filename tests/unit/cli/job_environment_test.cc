@@ -1,7 +1,7 @@
 // What of a shell's environment goes to a cluster with a job.
 #include <doctest/doctest.h>
 
-#include "cli/commands/job_environment.h"
+#include "cli/commands/cluster/submit.h"
 
 namespace elastictrain::cli {
 namespace {

@@ -1,8 +1,8 @@
-#include "cli/output/kept_output.h"
+#include "cli/output/run_log.h"
 
 #include <doctest/doctest.h>
 
-#include "cli/output/run_list.h"
+#include "cli/output/status_text.h"
 #include "tests/support/temporary_directory.h"
 
 using namespace elastictrain;

@@ -9,8 +9,8 @@
 #include <string>
 #include <vector>
 
+#include "cli/metrics/exporter.h"
 #include "cli/metrics/exposition.h"
-#include "cli/metrics/http_server.h"
 #include "cli/metrics/run_metrics.h"
 #include "tests/support/contains.h"
 

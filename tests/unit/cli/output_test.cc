@@ -19,7 +19,6 @@
 #include "cli/output/line_sink.h"
 #include "cli/output/log_file.h"
 #include "cli/output/progress.h"
-#include "cli/output/progress_bars.h"
 #include "cli/output/table.h"
 #include "heuristics/duration_text.h"
 #include "tests/support/temporary_directory.h"

@@ -3,12 +3,12 @@
 #include <asio/io_context.hpp>
 #include <csignal>
 
-#include "cli/commands/dry_run.h"
-#include "cli/commands/preload_plan.h"
+#include "cli/commands/run/launchers.h"
+#include "cli/commands/run/run.h"
+#include "cli/commands/run/run_plan.h"
+#include "cli/commands/run/run_settings.h"
+#include "cli/commands/run/run_signals.h"
 #include "cli/commands/run_flags.h"
-#include "cli/commands/run_parts.h"
-#include "cli/commands/run_plan.h"
-#include "cli/commands/run_signals.h"
 
 using namespace elastictrain;
 using namespace elastictrain::cli;

@@ -8,8 +8,8 @@
 
 #include "cli/app.h"
 #include "cli/commands/exit_code.h"
-#include "cli/commands/resume.h"
-#include "cli/config/snapshot.h"
+#include "cli/commands/run/resume.h"
+#include "cli/config/load.h"
 #include "tests/support/contains.h"
 
 using namespace elastictrain;

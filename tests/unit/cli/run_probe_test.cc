@@ -2,7 +2,7 @@
 #include <doctest/doctest.h>
 #include <unistd.h>
 
-#include "cli/commands/run_probe.h"
+#include "cli/commands/cluster/cluster.h"
 #include "supervisor/run_record.h"
 #include "tests/support/temporary_directory.h"
 

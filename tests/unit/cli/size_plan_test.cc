@@ -1,11 +1,10 @@
-#include "cli/commands/size_plan.h"
+#include "cli/commands/plan/size_plan.h"
 
 #include <doctest/doctest.h>
 
 #include <nlohmann/json.hpp>
 #include <set>
 
-#include "cli/commands/plan_report.h"
 #include "supervisor/policy/view_json.h"
 
 namespace elastictrain::cli {

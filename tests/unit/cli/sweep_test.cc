@@ -6,11 +6,10 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
-#include "cli/commands/sweep_program.h"
-#include "cli/commands/sweep_report_file.h"
-#include "cli/commands/sweep_reports.h"
+#include "cli/commands/cluster/sweep_program.h"
+#include "cli/commands/cluster/sweep_state.h"
 #include "cli/config/sweep_file.h"
-#include "cli/output/sweep_text.h"
+#include "cli/output/cluster_text.h"
 
 using namespace elastictrain::cli;
 

@@ -1,7 +1,6 @@
 #include <doctest/doctest.h>
 
 #include "cli/config/label.h"
-#include "cli/config/rank_set.h"
 #include "cli/config/text.h"
 
 using namespace elastictrain;

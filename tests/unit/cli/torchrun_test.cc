@@ -5,7 +5,7 @@
 
 #include "cli/app.h"
 #include "cli/commands/command.h"
-#include "cli/commands/torchrun_line.h"
+#include "cli/commands/run/torchrun_line.h"
 #include "tests/support/contains.h"
 
 using namespace elastictrain;

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "cli/commands/helper_demand.h"
+#include "cli/commands/cluster/cluster.h"
 
 namespace elastictrain::jobs::test {
 namespace {

@@ -7,7 +7,7 @@
 #include <utility>
 #include <vector>
 
-#include "heuristics/sharing/answer.h"
+#include "heuristics/sharing/grants.h"
 #include "supervisor/cluster/core/cluster.h"
 
 namespace elastictrain::jobs::test {

@@ -1,7 +1,7 @@
 #include "own_policy.h"
 
-#include "heuristics/sharing/answer.h"
-#include "heuristics/sharing/policies.h"
+#include "heuristics/sharing/grants.h"
+#include "heuristics/sharing/policy.h"
 
 namespace elastictrain::jobs::test {
 

@@ -1,5 +1,5 @@
 // What queue says of a job's slots, policy by policy.
-#include "supervisor/cluster/core/reasons.h"
+#include "supervisor/cluster/core/deciding.h"
 
 #include <doctest/doctest.h>
 

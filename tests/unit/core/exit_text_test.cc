@@ -1,5 +1,5 @@
 // The words with which an exit is explained.
-#include "supervisor/core/pure/exit_text.h"
+#include "supervisor/core/pure/message_text.h"
 
 #include <doctest/doctest.h>
 

@@ -1,4 +1,4 @@
-#include "supervisor/core/pure/hang_detector.h"
+#include "supervisor/core/pure/failure_detector.h"
 
 #include <doctest/doctest.h>
 

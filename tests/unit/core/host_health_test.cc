@@ -1,4 +1,4 @@
-#include "supervisor/core/pure/host_health.h"
+#include "supervisor/core/pure/failure_budget.h"
 
 #include <doctest/doctest.h>
 

@@ -1,5 +1,5 @@
 // The planner on rosters that are written down: it changes nothing, so equal states give equal answers.
-#include "supervisor/core/planner.h"
+#include "supervisor/core/reconciling.h"
 
 #define DOCTEST_CONFIG_NO_SHORT_MACRO_NAMES
 #include <doctest/doctest.h>
@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "supervisor/core/pure/text.h"
+#include "supervisor/core/pure/message_text.h"
 #include "supervisor/core/run.h"
 
 namespace elastictrain::core {

@@ -1,4 +1,4 @@
-#include "supervisor/core/pure/state_difference.h"
+#include "supervisor/core/pure/message_text.h"
 
 #include <doctest/doctest.h>
 

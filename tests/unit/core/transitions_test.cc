@@ -1,4 +1,4 @@
-#include "supervisor/core/pure/transitions.h"
+#include "supervisor/core/pure/invariants.h"
 
 #include <doctest/doctest.h>
 
@@ -6,8 +6,6 @@
 #include <set>
 #include <string>
 #include <utility>
-
-#include "supervisor/core/pure/invariants.h"
 
 using namespace elastictrain;
 using namespace elastictrain::core;

@@ -9,11 +9,11 @@
 #include <utility>
 #include <vector>
 
-#include "heuristics/autoscale/efficiency.h"
 #include "heuristics/autoscale/or_engine.h"
 #include "heuristics/autoscale/provisioning.h"
+#include "heuristics/autoscale/search_policy.h"
 #include "heuristics/batch/noise_batch.h"
-#include "heuristics/compose/beside.h"
+#include "heuristics/compose/compose.h"
 #include "heuristics/goodput/goodput_policy.h"
 #include "heuristics/policy/per_job.h"
 #include "heuristics/scavenger/scavenger_policy.h"

@@ -1,4 +1,4 @@
-#include "heuristics/learning_rate.h"
+#include "heuristics/batch_plan.h"
 
 #include <doctest/doctest.h>
 

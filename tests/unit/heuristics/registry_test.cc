@@ -3,8 +3,8 @@
 #include <cmath>
 #include <set>
 
+#include "heuristics/policy/per_job.h"
 #include "heuristics/policy/policy.h"
-#include "heuristics/policy/settings_table.h"
 #include "heuristics/registry/registry.h"
 
 namespace elastictrain::heuristics {

@@ -7,7 +7,7 @@
 #include <filesystem>
 #include <fstream>
 
-#include "launcher/agent/driver_gpus.h"
+#include "launcher/agent/host_facts.h"
 #include "tests/support/temporary_directory.h"
 
 using namespace elastictrain;

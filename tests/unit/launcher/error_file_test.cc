@@ -1,4 +1,4 @@
-#include "launcher/agent/error_file.h"
+#include "launcher/agent/worker.h"
 
 #include <doctest/doctest.h>
 #include <sys/stat.h>

@@ -1,4 +1,4 @@
-#include "launcher/agent/mig_instances.h"
+#include "launcher/agent/binding.h"
 
 #include <doctest/doctest.h>
 

@@ -8,11 +8,11 @@
 #include <filesystem>
 #include <fstream>
 
-#include "launcher/agent/bootstrap_reader.h"
+#include "launcher/agent/agent.h"
 #include "launcher/mpi/mpi_launchers.h"
-#include "launcher/mpi/place.h"
-#include "launcher/mpi/pool_file.h"
-#include "launcher/tool_output.h"
+#include "launcher/mpi/mpi_pool.h"
+#include "launcher/mpi/mpi_rank.h"
+#include "launcher/text.h"
 #include "supervisor/protocol/limits.h"
 #include "tests/support/contains.h"
 #include "tests/support/temporary_directory.h"

@@ -1,7 +1,6 @@
 #include <doctest/doctest.h>
 
-#include "launcher/agent/line_buffer.h"
-#include "launcher/agent/output_splitter.h"
+#include "launcher/agent/output_lines.h"
 
 using elastictrain::launcher::LineBuffer;
 using elastictrain::launcher::OutputSplitter;

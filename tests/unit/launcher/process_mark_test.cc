@@ -1,5 +1,5 @@
 // Signals to processes that may have ended meanwhile.
-#include "launcher/process/process_mark.h"
+#include "launcher/process/process_identity.h"
 
 #include <doctest/doctest.h>
 #include <signal.h>

@@ -1,4 +1,4 @@
-#include "launcher/process/process_stat.h"
+#include "launcher/process/process_identity.h"
 
 #include <doctest/doctest.h>
 #include <signal.h>

@@ -12,7 +12,7 @@
 #include <fstream>
 #include <optional>
 
-#include "launcher/build_id.h"
+#include "launcher/agent_program.h"
 #include "launcher/process/command.h"
 #include "launcher/process/session_sweep.h"
 

@@ -1,4 +1,4 @@
-#include "launcher/agent/program_facts.h"
+#include "launcher/agent/host_facts.h"
 
 #include <doctest/doctest.h>
 

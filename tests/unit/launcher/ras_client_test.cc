@@ -14,8 +14,6 @@
 #include <optional>
 #include <thread>
 
-#include "launcher/agent/reserved_port.h"
-
 namespace elastictrain::launcher {
 namespace {
 

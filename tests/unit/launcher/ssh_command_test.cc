@@ -1,4 +1,4 @@
-#include "launcher/ssh_command.h"
+#include "launcher/remote_commands.h"
 
 #include <doctest/doctest.h>
 

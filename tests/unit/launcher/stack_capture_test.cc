@@ -1,5 +1,5 @@
 // Stacks of real processes. The backtrace part needs eu-stack or gdb, and a system that permits it.
-#include "launcher/agent/stack_capture.h"
+#include "launcher/agent/worker_queries.h"
 
 #include <doctest/doctest.h>
 #include <signal.h>

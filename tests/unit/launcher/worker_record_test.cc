@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-#include "supervisor/protocol/note_keys.h"
+#include "supervisor/protocol/names.h"
 
 namespace launcher = elastictrain::launcher;
 using namespace elastictrain::protocol;

@@ -1,4 +1,4 @@
-#include "supervisor/protocol/frame_reader.h"
+#include "supervisor/protocol/codec.h"
 
 #include <doctest/doctest.h>
 

@@ -5,7 +5,7 @@
 #include <variant>
 
 #include "supervisor/protocol/codec.h"
-#include "supervisor/protocol/fields.h"
+#include "supervisor/protocol/wire.h"
 #include "tests/support/distinct_values.h"
 
 namespace elastictrain::protocol {

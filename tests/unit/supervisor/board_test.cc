@@ -7,7 +7,6 @@
 #include <string>
 
 #include "supervisor/board.h"
-#include "supervisor/board_file.h"
 #include "supervisor/protocol/limits.h"
 #include "tests/support/temporary_directory.h"
 

@@ -1,4 +1,4 @@
-#include "supervisor/checkpoint_log.h"
+#include "supervisor/recovery_log.h"
 
 #include <doctest/doctest.h>
 

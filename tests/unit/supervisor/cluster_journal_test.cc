@@ -11,6 +11,7 @@
 #include <variant>
 #include <vector>
 
+#include "supervisor/cluster/core/cluster.h"
 #include "tests/support/contains.h"
 #include "tests/support/temporary_directory.h"
 

@@ -15,7 +15,7 @@
 #include <string>
 #include <vector>
 
-#include "supervisor/cluster/cluster_place.h"
+#include "supervisor/cluster/cluster_directory.h"
 #include "tests/support/temporary_directory.h"
 
 namespace elastictrain::cluster {

@@ -1,12 +1,10 @@
 // The slots that a run holds, and the speeds that it reports.
-#include "supervisor/cluster/holds.h"
+#include "supervisor/cluster/run_report.h"
 
 #include <doctest/doctest.h>
 
 #include <cmath>
 #include <vector>
-
-#include "supervisor/cluster/rate_book.h"
 
 using namespace elastictrain;
 using namespace elastictrain::cluster;

@@ -8,7 +8,6 @@
 #include <string>
 
 #include "supervisor/journal_codec.h"
-#include "supervisor/journal_levels.h"
 
 using namespace elastictrain;
 
@@ -40,5 +39,5 @@ TEST_CASE("every event that has a level of its own is an event") {
   for (const RecordFormat& format : journal_format()) {
     if (level_of_event(format.event) != JournalLevel::kInfo) ++not_usual;
   }
-  CHECK(not_usual == 28 + 33 + 4 + 1);  // the lists of journal_levels.cc, and a note
+  CHECK(not_usual == 28 + 33 + 4 + 1);  // the lists of journal_reference.cc, and a note
 }

@@ -1,4 +1,4 @@
-#include "supervisor/journal_replay.h"
+#include "supervisor/journal_history.h"
 
 #include <doctest/doctest.h>
 #include <sys/resource.h>

@@ -1,4 +1,4 @@
-#include "supervisor/protocol/json_value.h"
+#include "supervisor/protocol/json_text.h"
 
 #include <doctest/doctest.h>
 

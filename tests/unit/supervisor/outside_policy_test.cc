@@ -12,11 +12,10 @@
 #include <string>
 #include <vector>
 
-#include "supervisor/policy/library.h"
+#include "supervisor/policy/external_policy.h"
 #include "supervisor/policy/program.h"
 #include "supervisor/policy/replay.h"
 #include "supervisor/policy/runner.h"
-#include "supervisor/policy/utility_program.h"
 #include "supervisor/policy/view_json.h"
 #include "tests/support/contains.h"
 

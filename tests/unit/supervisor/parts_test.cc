@@ -3,13 +3,12 @@
 #include <algorithm>
 
 #include "supervisor/control/control_request.h"
-#include "supervisor/idle_times.h"
 #include "supervisor/progress.h"
 #include "supervisor/protocol/codec.h"
 #include "supervisor/recovery_log.h"
 #include "supervisor/rejections.h"
 #include "supervisor/relay_frame.h"
-#include "supervisor/worker_environment.h"
+#include "supervisor/worker_program.h"
 #include "supervisor/worker_table.h"
 
 namespace elastictrain {

@@ -8,7 +8,6 @@
 
 #include "heuristics/registry/registry.h"
 #include "supervisor/policy/observer.h"
-#include "supervisor/policy/pattern.h"
 #include "supervisor/policy/runner.h"
 #include "supervisor/policy/view_json.h"
 

@@ -7,7 +7,7 @@
 #include <fstream>
 #include <thread>
 
-#include "launcher/process/boot_id.h"
+#include "launcher/process/process_identity.h"
 #include "supervisor/core/pure/journal_fold.h"
 #include "supervisor/run_record.h"
 #include "tests/unit/supervisor/scene.h"

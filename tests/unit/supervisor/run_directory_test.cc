@@ -9,7 +9,6 @@
 #include "supervisor/control/control_client.h"
 #include "supervisor/control/socket_path.h"
 #include "supervisor/run_directory.h"
-#include "supervisor/run_place.h"
 #include "tests/support/temporary_directory.h"
 
 namespace elastictrain {

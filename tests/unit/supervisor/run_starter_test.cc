@@ -6,7 +6,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "launcher/process/process_mark.h"
+#include "launcher/process/process_identity.h"
 
 namespace elastictrain::cluster {
 namespace {

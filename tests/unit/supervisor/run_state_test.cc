@@ -1,4 +1,4 @@
-// The record of the whole state (core/membership_record.cc) and its reader (journal_replay.h), which must agree with
+// The record of the whole state (core/snapshot.cc) and its reader (journal_history.h), which must agree with
 // the records of single events.
 #include <doctest/doctest.h>
 
@@ -9,7 +9,7 @@
 
 #include "supervisor/core/membership.h"
 #include "supervisor/journal_codec.h"
-#include "supervisor/journal_replay.h"
+#include "supervisor/journal_history.h"
 #include "supervisor/protocol/limits.h"
 
 using namespace elastictrain;

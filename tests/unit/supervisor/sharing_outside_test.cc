@@ -8,8 +8,8 @@
 #include <string>
 #include <vector>
 
+#include "supervisor/policy/external_sharing.h"
 #include "supervisor/policy/sharing_json.h"
-#include "supervisor/policy/sharing_outside.h"
 #include "supervisor/protocol/json_text.h"
 #include "tests/support/contains.h"
 

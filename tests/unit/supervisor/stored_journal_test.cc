@@ -10,7 +10,6 @@
 
 #include "supervisor/core/membership.h"
 #include "supervisor/journal_history.h"
-#include "supervisor/journal_replay.h"
 #include "supervisor/recovery_log.h"
 
 using namespace elastictrain;

@@ -11,7 +11,7 @@
 
 #include "fake_run.h"
 #include "tests/unit/checkpoint/directory.h"
-#include "train/session/attachments.h"
+#include "train/session/auxiliary_state.h"
 
 namespace elastictrain::test {
 namespace {

@@ -17,8 +17,8 @@
 
 #include "fake_run.h"
 #include "train/session/half_floats.h"
-#include "train/session/solo_communicator.h"
-#include "train/session/value_reduction.h"
+#include "train/session/program_collectives.h"
+#include "train/session/session_communicators.h"
 
 namespace elastictrain::test {
 namespace {

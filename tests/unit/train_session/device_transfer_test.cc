@@ -1,9 +1,9 @@
-#include "train/session/device_transfer.h"
+#include "train/session/state_transfer.h"
 
 #include <doctest/doctest.h>
 
 #include "tests/masked_memory.h"
-#include "train/session/device_build.h"
+#include "train/session/communicator_builder.h"
 
 namespace elastictrain::session {
 namespace {

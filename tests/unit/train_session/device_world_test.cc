@@ -16,7 +16,7 @@
 #include <thread>
 
 #include "fake_run.h"
-#include "supervisor/protocol/note_keys.h"
+#include "supervisor/protocol/names.h"
 #include "tests/standin/standin_nccl.h"
 #include "train/comm/nccl/nccl_comm.h"
 

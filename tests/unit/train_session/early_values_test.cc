@@ -8,7 +8,7 @@
 
 #include "fake_run.h"
 #include "tests/unit/checkpoint/directory.h"
-#include "train/session/early_values.h"
+#include "train/session/auxiliary_state.h"
 
 namespace elastictrain::test {
 namespace {

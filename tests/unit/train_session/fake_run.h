@@ -15,7 +15,7 @@
 #include <string>
 #include <vector>
 
-#include "supervisor/protocol/frame_reader.h"
+#include "supervisor/protocol/codec.h"
 #include "supervisor/protocol/limits.h"
 #include "supervisor/protocol/worker_messages.h"
 #include "test_worker.h"

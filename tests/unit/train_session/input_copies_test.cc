@@ -1,4 +1,4 @@
-#include "train/session/input_copies.h"
+#include "train/session/step_memory.h"
 
 #include <doctest/doctest.h>
 #include <sys/mman.h>

@@ -1,4 +1,4 @@
-#include "train/session/norm_steps.h"
+#include "train/session/monitors.h"
 
 #include <doctest/doctest.h>
 

@@ -16,9 +16,9 @@
 
 #include "fake_run.h"
 #include "tests/support/contains.h"
-#include "train/comm/socket_address.h"
+#include "train/comm/socket.h"
 #include "train/peers/model_store.h"
-#include "train/peers/store_protocol.h"
+#include "train/peers/store_server.h"
 #include "train/session/monitors.h"
 #include "train/state/sampler.h"
 

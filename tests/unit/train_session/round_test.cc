@@ -9,9 +9,7 @@
 #include <set>
 #include <vector>
 
-#include "train/session/course.h"
-#include "train/session/round.h"
-#include "train/session/step_division.h"
+#include "train/session/run_progress.h"
 
 namespace elastictrain::session {
 namespace {

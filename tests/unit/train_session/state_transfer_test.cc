@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "tests/support/contains.h"
-#include "train/comm/cancel_token.h"
+#include "train/comm/socket.h"
 
 namespace elastictrain::session {
 namespace {

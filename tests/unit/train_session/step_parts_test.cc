@@ -6,12 +6,11 @@
 #include <memory>
 #include <vector>
 
+#include "train/session/communicator_builder.h"
 #include "train/session/control_lane.h"
-#include "train/session/course.h"
-#include "train/session/device_build.h"
-#include "train/session/host_gradients.h"
-#include "train/session/solo_communicator.h"
-#include "train/session/step_division.h"
+#include "train/session/gradients.h"
+#include "train/session/run_progress.h"
+#include "train/session/session_communicators.h"
 
 namespace elastictrain::session {
 namespace {

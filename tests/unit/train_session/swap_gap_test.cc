@@ -1,4 +1,4 @@
-#include "train/session/swap_gap.h"
+#include "train/session/measurements.h"
 
 #include <doctest/doctest.h>
 

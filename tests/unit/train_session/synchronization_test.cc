@@ -13,7 +13,7 @@
 
 #include "fake_run.h"
 #include "supervisor/protocol/plan_messages.h"
-#include "train/peers/pair_matching.h"
+#include "train/peers/pair_averaging.h"
 #include "train/state/sampler.h"
 
 namespace elastictrain::test {

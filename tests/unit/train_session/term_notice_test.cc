@@ -1,6 +1,6 @@
 // TERM to a worker: from another process than its agent, from the agent, a second one, and to a program that handles
 // it.
-#include "train/session/term_notice.h"
+#include "train/session/process_signals.h"
 
 #include <doctest/doctest.h>
 #include <signal.h>

@@ -2,11 +2,8 @@
 
 #include <string>
 
-#include "train/builtin/data_cifar10.h"
-#include "train/builtin/data_csv.h"
-#include "train/builtin/data_generated.h"
-#include "train/builtin/data_idx.h"
-#include "train/builtin/data_text.h"
+#include "train/builtin/data_formats.h"
+#include "train/builtin/dataset.h"
 
 using namespace elastictrain;
 using namespace elastictrain::train;

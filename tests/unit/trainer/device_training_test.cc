@@ -10,9 +10,8 @@
 #include "tests/unit/trainer/plain_training.h"
 #include "train/builtin/cuda/device_model.h"
 #include "train/builtin/cuda/device_optimizer.h"
-#include "train/builtin/data_generated.h"
-#include "train/builtin/model_char_lm.h"
-#include "train/builtin/model_mlp.h"
+#include "train/builtin/dataset.h"
+#include "train/builtin/dense_models.h"
 
 using namespace elastictrain;
 using namespace elastictrain::train;

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "tests/unit/trainer/plain_training.h"
-#include "train/builtin/host_replica.h"
+#include "train/builtin/replica.h"
 
 namespace elastictrain::train {
 namespace {

@@ -3,11 +3,10 @@
 #include <cmath>
 #include <numeric>
 
-#include "train/builtin/data_generated.h"
+#include "train/builtin/dataset.h"
+#include "train/builtin/dense_models.h"
 #include "train/builtin/dense_stack.h"
 #include "train/builtin/evaluation.h"
-#include "train/builtin/model_char_lm.h"
-#include "train/builtin/model_mlp.h"
 
 using namespace elastictrain::train;
 

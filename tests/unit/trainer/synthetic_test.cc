@@ -8,7 +8,6 @@
 
 #include "tests/support/temporary_directory.h"
 #include "train/builtin/model_synthetic.h"
-#include "train/builtin/slow_down.h"
 
 using namespace elastictrain::train;
 

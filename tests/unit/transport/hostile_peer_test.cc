@@ -14,7 +14,6 @@
 #include <future>
 #include <thread>
 
-#include "supervisor/transport/tls_context.h"
 #include "supervisor/transport/tls_stream.h"
 #include "tests/unit/transport/loop.h"
 

@@ -14,11 +14,9 @@
 #include <vector>
 
 #include "supervisor/protocol/result.h"
-#include "train/device/cublas_library.h"
+#include "train/device/cuda_library.h"
 #include "train/device/device_memory.h"
-#include "train/device/event.h"
 #include "train/device/kernel_module.h"
-#include "train/device/pinned_memory.h"
 #include "train/device/stream.h"
 
 namespace elastictrain::train {

@@ -1,7 +1,7 @@
 #include "train/builtin/loop/make_replica.h"
 
 #include "train/builtin/cuda/device_replica.h"
-#include "train/builtin/host_replica.h"
+#include "train/builtin/replica.h"
 
 namespace elastictrain::train {
 

@@ -12,7 +12,7 @@
 
 #include "train/comm/communicator.h"
 #include "train/comm/mpi/mpi_world.h"
-#include "train/comm/op_control.h"
+#include "train/comm/operation.h"
 
 namespace elastictrain::comm {
 

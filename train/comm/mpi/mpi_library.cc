@@ -7,8 +7,6 @@
 #include <cstring>
 #include <vector>
 
-#include "train/comm/mpi/mpi_abi.h"
-
 namespace elastictrain::comm {
 namespace {
 

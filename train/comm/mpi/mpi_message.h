@@ -1,6 +1,5 @@
-// Purpose: one message between two ranks: a header that identifies its operation, so that mismatching ranks detect it,
-// and a piece of data. Messages are memory of ours: MPI may still read or write one after its collective was abandoned,
-// and the user's memory must not change then.
+// Purpose: messages of MPI as ranks exchange them: their layout, and the algorithm and sizes by which a vector is
+// summed.
 #pragma once
 
 #include <cstddef>
@@ -8,6 +7,10 @@
 #include <span>
 
 #include "train/comm/communicator.h"
+
+// One message between two ranks: a header that identifies its operation, so that mismatching ranks detect it,
+// and a piece of data. Messages are memory of ours: MPI may still read or write one after its collective was abandoned,
+// and the user's memory must not change then.
 
 namespace elastictrain::comm {
 
@@ -46,5 +49,21 @@ struct alignas(64) MpiMessage {
 };
 static_assert(sizeof(MpiMessage::Header) <= MpiMessage::kHeaderBytes);
 static_assert(offsetof(MpiMessage, payload) == MpiMessage::kHeaderBytes);
+
+// The algorithm and the message sizes with which ranks sum a vector over MPI's messages. Pure; the same at all
+// ranks. Units: bytes.
+
+enum class MpiSumWay { kDoubling, kRing };
+
+struct MpiSumPlan {
+  MpiSumWay way = MpiSumWay::kRing;
+  std::size_t segment = 0;  // bytes of payload that a message of the ring has at most
+  bool operator==(const MpiSumPlan&) const = default;
+};
+
+MpiSumPlan plan_mpi_sum(std::size_t bytes, std::uint32_t ranks);
+
+// Messages of a ring in flight in each direction.
+std::size_t mpi_ring_window(std::uint32_t ranks);
 
 }  // namespace elastictrain::comm

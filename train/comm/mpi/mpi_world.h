@@ -1,21 +1,11 @@
-// Purpose: this process's place among all ranks that an MPI launch started, of which generations use a part. It
-// separates the messages of different generations, notifies other ranks that a generation is broken, and keeps
-// abandoned requests.
-//
-// MPI moves messages only within its calls. A rank that makes none for long (it trains alone, or has no seat) calls
-// progress() from time to time, so that no rank waits for its messages.
-//
-// A generation has no MPI communicator of its own: the call that makes one cannot be ended by a deadline or an abort
-// when a member has failed. Instead its messages have a tag of their own among all ranks, which costs nothing to create
-// or drop. Messages of a broken generation that were never received stay in MPI, unmatched.
-//
-// Ownership: one for the process, never destroyed. Thread: any; a lock serializes calls if the library takes one caller
-// at a time. Failure: kUnavailable if there is no MPI or it did not start this process; kIo with MPI's message.
+// Purpose: this process's place among the ranks of an MPI launch, and the thread that joins and leaves MPI.
 #pragma once
 
 #include <atomic>
 #include <chrono>
+#include <condition_variable>
 #include <deque>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -28,7 +18,45 @@
 #include "train/comm/mpi/mpi_library.h"
 #include "train/comm/mpi/mpi_message.h"
 
+// The one thread that joins and leaves MPI. MPI requires the same thread for both; each call waits for all
+// ranks of the launch, and nothing can end that wait. A caller waits up to a deadline and continues without the result.
+//
+// Ownership: one for the process, never destroyed. Thread: any, one call after the other. Failure: false. The work then
+// continues in the background, so it must only use what it owns or what is never destroyed.
+
 namespace elastictrain::comm {
+
+class MpiThread {
+ public:
+  static MpiThread& of_process();
+
+  // True once `work`, and all work requested before it, is done.
+  bool run(std::function<void()> work, std::chrono::milliseconds time_limit);
+
+ private:
+  MpiThread() = default;
+  void start();
+  [[noreturn]] void serve();
+
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  bool started_ = false;
+  std::function<void()> work_;  // empty: no work
+};
+
+// This process's place among all ranks that an MPI launch started, of which generations use a part. It
+// separates the messages of different generations, notifies other ranks that a generation is broken, and keeps
+// abandoned requests.
+//
+// MPI moves messages only within its calls. A rank that makes none for long (it trains alone, or has no seat) calls
+// progress() from time to time, so that no rank waits for its messages.
+//
+// A generation has no MPI communicator of its own: the call that makes one cannot be ended by a deadline or an abort
+// when a member has failed. Instead its messages have a tag of their own among all ranks, which costs nothing to create
+// or drop. Messages of a broken generation that were never received stay in MPI, unmatched.
+//
+// Ownership: one for the process, never destroyed. Thread: any; a lock serializes calls if the library takes one caller
+// at a time. Failure: kUnavailable if there is no MPI or it did not start this process; kIo with MPI's message.
 
 class MpiWorld {
  public:

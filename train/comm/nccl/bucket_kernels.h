@@ -9,8 +9,8 @@
 
 #include "train/comm/communicator.h"
 #include "train/comm/device_interfaces.h"
+#include "train/device/device_memory.h"
 #include "train/device/kernel_module.h"
-#include "train/device/pinned_memory.h"
 
 namespace elastictrain::comm {
 

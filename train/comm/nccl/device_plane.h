@@ -8,10 +8,10 @@
 #include <memory>
 
 #include "train/comm/device_interfaces.h"
-#include "train/comm/nccl/build_rounds.h"
+#include "train/comm/nccl/build_agreement.h"
 #include "train/comm/nccl/nccl_comm.h"
 #include "train/comm/nccl/nccl_communicator.h"
-#include "train/device/event.h"
+#include "train/device/stream.h"
 
 namespace elastictrain::comm {
 

@@ -8,7 +8,7 @@
 #include <thread>
 #include <utility>
 
-#include "train/device/event.h"
+#include "train/device/stream.h"
 
 namespace elastictrain::comm {
 namespace {

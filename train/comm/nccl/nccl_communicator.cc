@@ -2,14 +2,11 @@
 
 #include <utility>
 
+#include "train/comm/communicator.h"
 #include "train/comm/device_interfaces.h"
 #include "train/comm/nccl/bucket_kernels.h"
-#include "train/comm/nccl/build_guard.h"
-#include "train/comm/nccl/build_rounds.h"
+#include "train/comm/nccl/build_agreement.h"
 #include "train/comm/nccl/device_plane.h"
-#include "train/comm/nccl/id_agreement.h"
-#include "train/comm/nccl/stall_watch.h"
-#include "train/comm/over_communicator.h"
 #include "train/device/stream.h"
 
 namespace elastictrain::comm {

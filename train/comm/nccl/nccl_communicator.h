@@ -1,4 +1,22 @@
-// Purpose: the data plane of one generation whose buckets are in GPU memory. Device memory uses NCCL. Host memory,
+// Purpose: the data plane of one generation whose buckets are in GPU memory, and detection of a build that stalls
+// the training beside it.
+#pragma once
+
+#include <algorithm>
+#include <chrono>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "train/comm/communicator.h"
+#include "train/comm/nccl/unique_id_helper.h"
+#include "train/comm/socket.h"
+#include "train/device/device.h"
+
+// The data plane of one generation whose buckets are in GPU memory. Device memory uses NCCL. Host memory,
 // messages to neighbours and the detection of lost peers use the host plane of the same generation, which it owns.
 //
 // NCCL does not report a peer that exits on the same host, so a thread that waits for the device also checks the host
@@ -7,19 +25,6 @@
 // Ownership and threads: as Communicator. Failure: also kPeerLost from the host plane, kTimeout at the operation
 // timeout. If NCCL does not finish an abort in time, NcclOptions::on_wedged is called: the process must end. Source:
 // reference notes on NCCL 2.28, in train/comm/nccl/README.md.
-#pragma once
-
-#include <chrono>
-#include <cstdint>
-#include <functional>
-#include <memory>
-#include <string>
-#include <vector>
-
-#include "train/comm/cancel_token.h"
-#include "train/comm/communicator.h"
-#include "train/comm/nccl/unique_id_helper.h"
-#include "train/device/device.h"
 
 namespace elastictrain::comm {
 
@@ -62,5 +67,27 @@ struct RunningGeneration {
 Result<std::unique_ptr<Communicator>> build_nccl_communicator(std::unique_ptr<Communicator> host_plane,
                                                               const NcclOptions& options, const CancelToken& cancel,
                                                               const RunningGeneration& running = {});
+
+// Detects that the training generation stalls while the next one is built next to it, as it does when both
+// wait for the same device (NCCL issues 195, 750, 1082). Thread: one. Failure: none. A stall is the time of k normal
+// steps without a step, but at least the floor. A pause is none.
+
+class StallWatch {
+ public:
+  bool stands_still(const StepClock& clock, std::chrono::steady_clock::time_point now) {
+    if (!last_ || clock.steps != steps_ || clock.pauses) {
+      last_ = now;
+      steps_ = clock.steps;
+    }
+    if (clock.normal.count() == 0) return false;
+    return now - *last_ > std::max<std::chrono::microseconds>(kNormalSteps * clock.normal, kFloor);
+  }
+
+ private:
+  static constexpr int kNormalSteps = 10;
+  static constexpr std::chrono::milliseconds kFloor{500};
+  std::uint64_t steps_ = 0;
+  std::optional<std::chrono::steady_clock::time_point> last_;
+};
 
 }  // namespace elastictrain::comm

@@ -1,17 +1,29 @@
-// Purpose: the part of NCCL that we use, found at run time, with declarations of our own (tests/standin compares them
-// with the vendor's where those exist). One binary works with 2.18 and everything newer.
-//
-// Ownership: one table for the lifetime of the process. Thread: any. Failure: kUnavailable without the library.
-// Source: nccl.h of 2.28.9.
+// Purpose: the part of NCCL that we use, found at run time, and known defects of its versions.
 #pragma once
 
 #include <climits>
 #include <cstddef>
 #include <string>
+#include <vector>
 
 #include "supervisor/protocol/result.h"
 
+// The known defects of a version of NCCL that affect swaps of communicators. Pure.
+// Source: NVIDIA/nccl issues and the release notes of NVIDIA's resiliency extension, as named in each line.
+
 namespace elastictrain::comm {
+
+// `version` as returned by ncclGetVersion: 22809 for 2.28.9.
+std::vector<std::string> known_nccl_issues(int version);
+
+// Whether its RAS service crashes the process.
+bool nccl_ras_crashes(int version);
+
+// The part of NCCL that we use, found at run time, with declarations of our own (tests/standin compares them
+// with the vendor's where those exist). One binary works with 2.18 and everything newer.
+//
+// Ownership: one table for the lifetime of the process. Thread: any. Failure: kUnavailable without the library.
+// Source: nccl.h of 2.28.9.
 
 using NcclHandle = void*;
 using NcclCode = int;

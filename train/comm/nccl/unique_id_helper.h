@@ -11,7 +11,6 @@
 #include <string>
 #include <vector>
 
-#include "train/comm/cancel_token.h"
 #include "train/comm/nccl/nccl_library.h"
 #include "train/comm/socket.h"
 

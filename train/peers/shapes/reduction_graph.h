@@ -10,7 +10,7 @@
 #include <optional>
 #include <vector>
 
-#include "supervisor/protocol/topology_choice.h"
+#include "supervisor/protocol/names.h"
 
 namespace elastictrain::peers {
 

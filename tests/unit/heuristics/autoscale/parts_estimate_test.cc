@@ -1,4 +1,4 @@
-#include "heuristics/autoscale/parts_estimate.h"
+#include "heuristics/autoscale/search.h"
 
 #include <doctest/doctest.h>
 

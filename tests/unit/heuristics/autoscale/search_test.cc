@@ -8,7 +8,7 @@
 #include <random>
 #include <utility>
 
-#include "heuristics/autoscale/change_detector.h"
+#include "heuristics/autoscale/search_state.h"
 #include "heuristics/simulate/job_model.h"
 
 namespace elastictrain::heuristics {

@@ -1,4 +1,4 @@
-#include "heuristics/autoscale/smoothing.h"
+#include "heuristics/autoscale/throughput_table.h"
 
 #include <doctest/doctest.h>
 

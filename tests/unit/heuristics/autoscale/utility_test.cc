@@ -1,11 +1,10 @@
-#include "heuristics/cost/utility.h"
+#include "heuristics/cost/cost.h"
 
 #include <doctest/doctest.h>
 
 #include <cmath>
 
-#include "heuristics/autoscale/objective.h"
-#include "heuristics/cost/price.h"
+#include "heuristics/autoscale/search.h"
 
 namespace elastictrain::heuristics {
 namespace {

@@ -1,4 +1,4 @@
-#include "heuristics/compose/beside.h"
+#include "heuristics/compose/compose.h"
 
 #include <doctest/doctest.h>
 

@@ -9,8 +9,7 @@
 #include <string>
 
 #include "heuristics/interference/policy.h"
-#include "heuristics/interference/vote.h"
-#include "heuristics/simulate/worker_model.h"
+#include "heuristics/simulate/job_model.h"
 
 namespace elastictrain::heuristics {
 namespace {

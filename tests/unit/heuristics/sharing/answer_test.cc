@@ -1,7 +1,7 @@
 // What a policy from outside answers: taken where it can be carried out, refused with a sentence where not.
 #include <doctest/doctest.h>
 
-#include "heuristics/sharing/answer.h"
+#include "heuristics/sharing/grants.h"
 #include "tests/unit/heuristics/sharing/sharing_jobs.h"
 
 namespace elastictrain::heuristics::sharing {

@@ -1,8 +1,8 @@
 // Two jobs in the same slots under Gandiva's policy: tried, measured, kept or undone.
 #include <doctest/doctest.h>
 
-#include "heuristics/sharing/pairs.h"
-#include "heuristics/sharing/policies.h"
+#include "heuristics/sharing/gandiva.h"
+#include "heuristics/sharing/policy.h"
 #include "tests/unit/heuristics/sharing/sharing_jobs.h"
 
 namespace elastictrain::heuristics::sharing {

@@ -5,7 +5,7 @@
 #include <random>
 
 #include "heuristics/sharing/fill.h"
-#include "heuristics/sharing/policies.h"
+#include "heuristics/sharing/policy.h"
 #include "heuristics/sharing/service_history.h"
 #include "tests/unit/heuristics/sharing/sharing_jobs.h"
 

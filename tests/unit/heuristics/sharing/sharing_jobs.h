@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "heuristics/sharing/policy.h"
-#include "heuristics/simulate/cluster/cluster_figures.h"
+#include "heuristics/simulate/cluster/simulation.h"
 
 namespace elastictrain::heuristics::sharing {
 

@@ -1,4 +1,4 @@
-#include "heuristics/sharing/whole_shares.h"
+#include "heuristics/sharing/grants.h"
 
 #include <doctest/doctest.h>
 

@@ -9,9 +9,9 @@
 #include <string>
 #include <vector>
 
-#include "heuristics/simulate/worker_model.h"
+#include "heuristics/simulate/job_model.h"
 #include "heuristics/straggler/policy.h"
-#include "heuristics/straggler/rebalance.h"
+#include "heuristics/straggler/remedies.h"
 
 namespace elastictrain::heuristics {
 namespace {

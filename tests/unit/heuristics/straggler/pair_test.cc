@@ -1,4 +1,4 @@
-#include "heuristics/straggler/pair.h"
+#include "heuristics/straggler/findings.h"
 
 #include <doctest/doctest.h>
 

@@ -10,7 +10,7 @@
 #include <set>
 #include <string>
 
-#include "heuristics/simulate/worker_model.h"
+#include "heuristics/simulate/job_model.h"
 #include "tests/unit/heuristics/straggler/recorded_noise.h"
 
 namespace elastictrain::heuristics {

@@ -1,0 +1,149 @@
+#include "train/session/device_access.h"
+
+#include <algorithm>
+#include <chrono>
+#include <thread>
+#include <utility>
+
+namespace elastictrain::session {
+
+Result<std::unique_ptr<DeviceTimes>> DeviceTimes::open(const std::shared_ptr<device::Device>& device) {
+  auto stream = device::Stream::create(device);
+  if (!stream) return stream.error();
+  auto begin = device::Event::create(device, true);
+  if (!begin) return begin.error();
+  return std::unique_ptr<DeviceTimes>(new DeviceTimes(std::move(*stream), std::move(*begin)));
+}
+
+Status DeviceTimes::step_begins(Time now) {
+  began_ = now;
+  return begin_.record(stream_.handle());
+}
+
+std::optional<DeviceTimes::Time> DeviceTimes::of(const device::Event& mark) const {
+  if (begin_.query() != device::kCudaSuccess || mark.query() != device::kCudaSuccess) return std::nullopt;
+  const auto seconds = mark.seconds_since(begin_);
+  if (!seconds) return std::nullopt;
+  const std::chrono::duration<double> since(std::max(0.0, *seconds));
+  return began_ + std::chrono::duration_cast<Time::duration>(since);
+}
+
+namespace {
+
+constexpr std::chrono::microseconds kAwaitPause{30};
+
+}  // namespace
+
+Result<std::unique_ptr<DeviceSide>> DeviceSide::open(int ordinal) {
+  auto device = device::Device::open(ordinal);
+  if (!device) return device.error();
+  auto port = device::DevicePort::open(*device);
+  if (!port) return port.error();
+  auto times = DeviceTimes::open(*device);
+  if (!times) return times.error();
+  auto mark = device::Event::create(*device);
+  if (!mark) return mark.error();
+  return std::unique_ptr<DeviceSide>(
+      new DeviceSide(std::move(*device), std::move(*port), std::move(*times), std::move(*mark)));
+}
+
+Status DeviceSide::state_written(void* stream) {
+  is_state_marked_ = true;
+  if (auto marked = state_mark_.record(stream); !marked) return marked;
+  return port_->order_after(stream);
+}
+
+// A graph would record the marks and replay them without the session.
+Status DeviceSide::refuse_capture(void* stream) const {
+  const device::Device::Scope scope(*device_);
+  const auto& cuda = device_->cuda();
+  int capturing = 0;
+  if (auto asked = cuda.check(cuda.stream_is_capturing(stream, &capturing), "ask for a capture"); !asked) return asked;
+  if (capturing == 0) return {};
+  return Error{ErrorCode::kInvalid,
+               "a gradient's stream records a CUDA graph; sums cannot be part of one. End the capture before "
+               "all_reduce_device(), and call that for each replay"};
+}
+
+Status DeviceSide::mark_input(std::size_t index, void* stream) {
+  if (auto usable = refuse_capture(stream); !usable) return usable;
+  const std::lock_guard lock(mutex_);
+  while (marks_.size() <= index) {
+    auto input = device::Event::create(device_, true);
+    if (!input) return input.error();
+    auto sum = device::Event::create(device_, true);
+    if (!sum) return sum.error();
+    marks_.push_back({std::move(*input), std::move(*sum)});
+  }
+  return marks_[index].input.record(stream);
+}
+
+const DeviceSide::Marks& DeviceSide::mark(std::size_t index) {
+  const std::lock_guard lock(mutex_);
+  return marks_[index];
+}
+
+// Not every sum is made by the device. The mark of an earlier sum then lies before the gradient.
+std::optional<DeviceTimes::Time> DeviceSide::sum_time(std::size_t index) {
+  const auto& [input, sum] = mark(index);
+  const auto took = sum.seconds_since(input);
+  return took && *took >= 0 ? times_->of(sum) : std::nullopt;
+}
+
+Status DeviceSide::await_input(std::size_t index) {
+  return await(mark(index).input);
+}
+
+Status DeviceSide::follow(void* stream) {
+  if (followed_.handle() == nullptr) {
+    auto made = device::Event::create(device_);
+    if (!made) return made.error();
+    followed_ = std::move(*made);
+  } else if (auto reached = await(followed_); !reached) {
+    return reached;
+  }
+  return followed_.record(stream);
+}
+
+Status DeviceSide::await(const device::Event& mark) const {
+  const device::Device::Scope scope(*device_);
+  for (;;) {
+    const device::CudaCode code = mark.query();
+    if (code == device::kCudaSuccess) return {};
+    if (code != device::kCudaNotReady) return device_->cuda().error(code, "wait for the program's computation");
+    std::this_thread::sleep_for(kAwaitPause);
+  }
+}
+
+Status DeviceSide::fill_zero(void* data, std::size_t bytes, void* stream) {
+  const device::Device::Scope scope(*device_);
+  const auto& cuda = device_->cuda();
+  const auto address = reinterpret_cast<device::DevicePointer>(data);
+  return cuda.check(cuda.fill_bytes(address, 0, bytes, stream), "clear a gradient");
+}
+
+Status DeviceSide::step_begins(DeviceTimes::Time now) {
+  if (parts_.size() > 1) parts_.erase(parts_.begin(), parts_.end() - 1);
+  return times_->step_begins(now);
+}
+
+Result<void*> DeviceSide::parts(std::size_t bytes) {
+  if (parts_.empty() || parts_.back().bytes() < bytes) {
+    auto made = device::DeviceMemory::allocate(device_, bytes);
+    if (!made) return made.error();
+    parts_.push_back(std::move(*made));
+  }
+  return parts_.back().as<void>();
+}
+
+Result<void*> DeviceSide::memory(std::vector<device::DeviceMemory>& pieces, std::size_t index, std::size_t bytes) {
+  if (pieces.size() <= index) pieces.resize(index + 1);
+  if (pieces[index].bytes() < bytes) {
+    auto made = device::DeviceMemory::allocate(device_, bytes);
+    if (!made) return made.error();
+    pieces[index] = std::move(*made);
+  }
+  return pieces[index].as<void>();
+}
+
+}  // namespace elastictrain::session
