@@ -50,8 +50,8 @@ struct LaunchMethod {
   std::string timeout_hint;    // possible causes if the tool hangs without output
 };
 
-// Where a tool starts the scripts of remote_commands.h: what helps a host without the binary. `copy` is the command that
-// stores so many bytes there; it is used if `copy_binary` is set and this binary can be read.
+// Where a tool starts the scripts of remote_commands.h: what helps a host without the binary. `copy` is the command
+// that stores so many bytes there; it is used if `copy_binary` is set and this binary can be read.
 void help_without_binary(LaunchMethod& method, const AgentProgram& program, bool copy_binary,
                          std::function<std::vector<std::string>(const std::string& host, std::uint64_t bytes)> copy);
 

@@ -1,7 +1,8 @@
 // Purpose: the implementation of Supervisor, its parts in files by topic:
 //   supervisor.cc          the life cycle of a run: open, loop, close
 //   supervisor_resume.cc   taking over a run whose supervisor is gone
-//   supervisor_events.cc   messages and events of agents, hosts, users and timers, into events of the core; the board of
+//   supervisor_events.cc   messages and events of agents, hosts, users and timers, into events of the core; the board
+//   of
 //                          the workers
 //   supervisor_actions.cc  performs the actions that the core requests
 #pragma once

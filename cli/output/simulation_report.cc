@@ -205,8 +205,8 @@ std::string given_text(const std::optional<Given>& given) {
 std::string agreement_text(const Agreement& agreement) {
   std::string text = "sizes: " + std::to_string(agreement.equal) + " of " + std::to_string(agreement.of) + " as live";
   if (agreement.all()) return text + "\n";
-  const jobs::JobId job = agreement.first_live ? agreement.first_live->job : agreement.first_predicted->job;
-  return text + "; first other one: " + jobs::id_text(job) + " was given " + given_text(agreement.first_live) +
+  const cluster_core::JobId job = agreement.first_live ? agreement.first_live->job : agreement.first_predicted->job;
+  return text + "; first other one: " + cluster_core::id_text(job) + " was given " + given_text(agreement.first_live) +
          ", predicted " + given_text(agreement.first_predicted) + "\n";
 }
 
@@ -237,7 +237,7 @@ std::string table_of(const Past& past, const Prediction& prediction) {
   for (const Pair& pair : pairs) {
     const auto seconds = [](const std::optional<double>& value) { return value ? fixed(*value, 1) : "-"; };
     const auto difference = pair.difference();
-    table.add_row({jobs::id_text(pair.job->id), pair.job->name, seconds(pair.live_s), seconds(pair.predicted_s),
+    table.add_row({cluster_core::id_text(pair.job->id), pair.job->name, seconds(pair.live_s), seconds(pair.predicted_s),
                    difference ? signed_percent(*difference) : "-", sizes_text(pair.live_sizes),
                    pair.live_sizes == pair.predicted_sizes ? "the same" : sizes_text(pair.predicted_sizes)});
   }
@@ -253,7 +253,7 @@ nlohmann::ordered_json or_null(const std::optional<double>& value) {
 nlohmann::ordered_json given_json(const std::vector<Given>& given) {
   auto list = nlohmann::ordered_json::array();
   for (const Given& one : given) {
-    list.push_back({{"at_s", one.at_s}, {"job", jobs::id_text(one.job)}, {"slots", one.slots}});
+    list.push_back({{"at_s", one.at_s}, {"job", cluster_core::id_text(one.job)}, {"slots", one.slots}});
   }
   return list;
 }
@@ -273,7 +273,7 @@ std::string replay_csv(const ReplayReport& report) {
   for (const Prediction& prediction : report.predictions) {
     for (const Pair& pair : pairs_of(report.past, prediction)) {
       const auto seconds = [](const std::optional<double>& value) { return value ? fixed(*value, 3) : ""; };
-      text += report.past.policy + "," + prediction.policy + "," + jobs::id_text(pair.job->id) + "," +
+      text += report.past.policy + "," + prediction.policy + "," + cluster_core::id_text(pair.job->id) + "," +
               csv_cell(pair.job->name) + "," + seconds(pair.live_s) + "," + seconds(pair.predicted_s) + "," +
               sizes_text(pair.live_sizes) + "," + sizes_text(pair.predicted_sizes) + "\n";
     }
@@ -296,7 +296,7 @@ std::string replay_json(const ReplayReport& report) {
                 {"live_given", given_json(report.past.given)},
                 {"predicted_given", given_json(prediction.given)}};
     for (const Pair& pair : pairs_of(report.past, prediction)) {
-      one["jobs"].push_back({{"job", jobs::id_text(pair.job->id)},
+      one["jobs"].push_back({{"job", cluster_core::id_text(pair.job->id)},
                              {"name", pair.job->name},
                              {"live_s", or_null(pair.live_s)},
                              {"predicted_s", or_null(pair.predicted_s)},

@@ -237,12 +237,12 @@ Result<RawTrace> read_format(const TraceText& source, const std::string& name) {
 
 namespace {
 
-namespace record = jobs::record;
+namespace record = cluster_core::record;
 
 constexpr std::size_t kNamedJobs = 5;  // jobs that a note names
 
 struct Seen {
-  jobs::Job job;
+  cluster_core::Job job;
   std::size_t line = 0;
   bool ended = false;
 };
@@ -266,7 +266,7 @@ class Reader {
   bool ordered() const { return ordered_; }
   // A number that no cluster writes: its line; 0: there is none.
   std::size_t wrong_line() const { return wrong_line_; }
-  const std::map<jobs::JobId, Seen>& seen() const { return seen_; }
+  const std::map<cluster_core::JobId, Seen>& seen() const { return seen_; }
 
  private:
   void check(double number) {
@@ -301,8 +301,8 @@ class Reader {
     for (const auto& rate : one.rates) seen.job.rates[rate.workers] = {rate.samples_per_s, rate.views};
   }
 
-  std::vector<jobs::HostLine> hosts_;
-  std::map<jobs::JobId, Seen> seen_;
+  std::vector<cluster_core::HostLine> hosts_;
+  std::map<cluster_core::JobId, Seen> seen_;
   std::size_t line_ = 0;
   std::size_t records_ = 0;
   std::size_t unreadable_ = 0;
@@ -311,14 +311,14 @@ class Reader {
 };
 
 // Without a measured size: what it made in all, for each slot.
-double rate_of_a_slot(const jobs::Job& job) {
+double rate_of_a_slot(const cluster_core::Job& job) {
   return job.slot_s > 0 ? static_cast<double>(job.samples) / job.slot_s : 1;
 }
 
 RawJob raw_job(const Seen& seen, double first_unix_s) {
   RawJob raw;
   raw.line = seen.line;
-  raw.job.id = jobs::id_text(seen.job.id);
+  raw.job.id = cluster_core::id_text(seen.job.id);
   raw.job.model = seen.job.spec.name;
   raw.job.arrival_s = std::max(0.0, seen.job.submitted_unix_s - first_unix_s);
   raw.job.work = static_cast<double>(seen.job.samples);
@@ -326,8 +326,8 @@ RawJob raw_job(const Seen& seen, double first_unix_s) {
   raw.job.least = std::clamp(seen.job.spec.min, 1U, heuristics::sharing::kMaxElasticSlots);
   raw.job.keeps = !seen.job.spec.suspends;
   const std::uint32_t most = std::clamp(seen.job.spec.max, raw.job.least, heuristics::sharing::kMaxElasticSlots);
-  raw.job.curve =
-      std::make_shared<const heuristics::sharing::Curve>(jobs::curve_of(seen.job, most, rate_of_a_slot(seen.job)));
+  raw.job.curve = std::make_shared<const heuristics::sharing::Curve>(
+      cluster_core::curve_of(seen.job, most, rate_of_a_slot(seen.job)));
   return raw;
 }
 
@@ -380,7 +380,7 @@ Result<RawTrace> read_cluster_journal(const TraceText& source) {
   double first_unix_s = std::numeric_limits<double>::infinity();
   for (const auto& [id, seen] : reader.seen()) {
     if (!seen.ended || seen.job.samples == 0) {
-      left_out.push_back(jobs::id_text(id));
+      left_out.push_back(cluster_core::id_text(id));
     } else {
       first_unix_s = std::min(first_unix_s, seen.job.submitted_unix_s);
     }

@@ -62,10 +62,10 @@ Pairs::Verdict Pairs::judge(const View& view, Pair& pair) {
   const JobView& host = view.jobs[place_.at(pair.host)];
   const JobView& guest = view.jobs[place_.at(pair.guest)];
   if (host.held == 0) return Verdict::kStays;
-  const bool seated = guest.beside == pair.host;
-  if (!seated && pair.granted) return pair.seated ? Verdict::kParts : Verdict::kLoses;
-  if (!seated) return Verdict::kStays;
-  pair.seated = true;
+  const bool assigned = guest.beside == pair.host;
+  if (!assigned && pair.granted) return pair.assigned ? Verdict::kParts : Verdict::kLoses;
+  if (!assigned) return Verdict::kStays;
+  pair.assigned = true;
   const bool measured = is_known(host.packed_rate) && is_known(guest.packed_rate) && is_known(host.alone_rate) &&
                         is_known(guest.alone_rate);
   const bool enough =

@@ -39,7 +39,7 @@ class Pairs {
     std::uint32_t losses = 0;  // in a row
     double together = 0;       // of the last look; 0: there was none
     bool granted = false;      // by the last decision
-    bool seated = false;       // the caller has carried it out
+    bool assigned = false;     // the caller has carried it out
   };
 
   // Compares the pairs' speeds, drops those that have ended, undoes those that lose. Pairs that the view has are taken

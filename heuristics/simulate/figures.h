@@ -1,14 +1,12 @@
 // Purpose: the quality of a trajectory, compared with the best fixed size, known in advance and without noise.
 //
-// loss: the value that a rule minimises, over a whole job. Efficiency: time^(1-S) x (worker-seconds)^S (autoscale/search.h).
-// Cost: the decrease of the utility until the end, plus the cost.
-// regret: loss over that of the best fixed size, minus 1.
-// settled: the time at which the last change to or from a size outside of the good ones was complete. Good sizes are
-// those whose loss as a fixed size is within 2 % of the best.
-// wasted worker-seconds: over the segments of the trajectory, the larger of two values: the worker-seconds paid above
-// what the target size would have needed for the same samples, and the extra time of the segment compared with the
-// target size times the target's workers. Too many workers waste workers, too few waste time.
-// Pure.
+// loss: the value that a rule minimises, over a whole job. Efficiency: time^(1-S) x (worker-seconds)^S
+// (autoscale/search.h). Cost: the decrease of the utility until the end, plus the cost. regret: loss over that of the
+// best fixed size, minus 1. settled: the time at which the last change to or from a size outside of the good ones was
+// complete. Good sizes are those whose loss as a fixed size is within 2 % of the best. wasted worker-seconds: over the
+// segments of the trajectory, the larger of two values: the worker-seconds paid above what the target size would have
+// needed for the same samples, and the extra time of the segment compared with the target size times the target's
+// workers. Too many workers waste workers, too few waste time. Pure.
 #pragma once
 
 #include <cstdint>

@@ -174,19 +174,19 @@ void AgentService::perform(AgentDown order) {
 }
 
 void AgentService::on(const SignalWorker& order) {
-  Worker* worker = find(order.worker);
+  WorkerProcess* worker = find(order.worker);
   if (worker != nullptr && order.signal > 0 && order.signal < NSIG) worker->signal(order.signal);
 }
 
 void AgentService::on(const StopWorker& order) {
-  if (Worker* worker = find(order.worker)) worker->stop(Milliseconds(order.grace_ms));
+  if (WorkerProcess* worker = find(order.worker)) worker->stop(Milliseconds(order.grace_ms));
   cancel_start(order.worker, "it was stopped before it started");
 }
 
 void AgentService::on(const ToWorkers& order) {
   const auto frame = std::make_shared<const std::string>(encode_frame(order.message));
   for (const WorkerId id : order.workers) {
-    if (Worker* worker = find(id)) worker->send(frame);
+    if (WorkerProcess* worker = find(id)) worker->send(frame);
   }
 }
 
@@ -228,7 +228,7 @@ void AgentService::on(const AskAgent& order) {
   });
 }
 
-Worker* AgentService::find(WorkerId worker) {
+WorkerProcess* AgentService::find(WorkerId worker) {
   const auto place = workers_.find(worker);
   return place == workers_.end() ? nullptr : place->second.get();
 }
@@ -243,13 +243,13 @@ WorkerHooks AgentService::hooks_for(WorkerId worker) {
 }
 
 bool AgentService::may_read(WorkerId id) {
-  Worker* worker = find(id);
+  WorkerProcess* worker = find(id);
   const bool has_its_share = worker != nullptr && worker->record().taken() >= kMaxMessagesPerReport;
   return !has_its_share && link_.queued_bytes() < kMessageBacklogBytes;
 }
 
 void AgentService::on_worker_message(WorkerId id, WorkerToAgent message) {
-  Worker* worker = find(id);
+  WorkerProcess* worker = find(id);
   if (worker == nullptr) return;
   // Deferred: the call comes from inside the worker.
   if (std::holds_alternative<WorkerParked>(message)) return asio::post(io_, [this, id] { parked(id); });
@@ -263,7 +263,7 @@ void AgentService::on_worker_message(WorkerId id, WorkerToAgent message) {
 }
 
 void AgentService::worker_ended(const WorkerExited& exited) {
-  Worker& worker = *workers_.at(exited.worker);
+  WorkerProcess& worker = *workers_.at(exited.worker);
   if (pool_) spend_rank(worker);
   keep_.erase(exited.worker);
   lost_workers_ += worker.record().is_ready() ? 1 : 0;
@@ -272,7 +272,7 @@ void AgentService::worker_ended(const WorkerExited& exited) {
   finish_if_empty();
 }
 
-void AgentService::close_account(Worker& worker, const WorkerExited& exited) {
+void AgentService::close_account(WorkerProcess& worker, const WorkerExited& exited) {
   send_report();
   Ended ended{.exited = exited};
   // The rest of its output is sent however much is queued: it is bounded, and nothing may follow the exit.
@@ -288,7 +288,7 @@ void AgentService::close_account(Worker& worker, const WorkerExited& exited) {
   if (ended_.size() > kMaxEnded) ended_.pop_front();
 }
 
-void AgentService::keep_output(Worker& worker, Ended& ended) {
+void AgentService::keep_output(WorkerProcess& worker, Ended& ended) {
   std::uint64_t dropped = 0;
   for (WorkerOutput output; worker.take_output(kOutputBatchBytes, output);) {
     if (late_output_bytes_ >= kMaxLateOutputBytes) {
@@ -321,7 +321,7 @@ void AgentService::send_output() {
   if (more) schedule_output();
 }
 
-bool AgentService::send_next_batch(Worker& worker) {
+bool AgentService::send_next_batch(WorkerProcess& worker) {
   WorkerOutput output;
   if (!worker.take_output(kOutputBatchBytes, output)) return false;
   link_.send(output);

@@ -85,28 +85,28 @@ class AgentService {
   Result<std::vector<std::string>> environment_for(const protocol::SpawnWorker& order, const ReservedPort& ras) const;
   Result<std::vector<std::string>> data_addresses() const;
   WorkerHooks hooks_for(WorkerId worker);
-  Worker* find(WorkerId worker);
+  WorkerProcess* find(WorkerId worker);
   bool takes_time_from_others();
 
   bool may_read(WorkerId id);
   void on_worker_message(WorkerId worker, protocol::WorkerToAgent message);
   void worker_ended(const protocol::WorkerExited& exited);
-  void close_account(Worker& worker, const protocol::WorkerExited& exited);
+  void close_account(WorkerProcess& worker, const protocol::WorkerExited& exited);
   void schedule_output();
   void send_output();
-  bool send_next_batch(Worker& worker);
-  void keep_output(Worker& worker, Ended& ended);
+  bool send_next_batch(WorkerProcess& worker);
+  void keep_output(WorkerProcess& worker, Ended& ended);
 
   // agent_service_workers.cc
-  Status take_seat(protocol::SpawnWorker& order);
-  bool take_warm_seat(const protocol::SpawnWorker& order);
-  void reseat(std::unique_ptr<Worker> process, WorkerId worker);
+  Status take_assignment(protocol::SpawnWorker& order);
+  bool take_warm_assignment(const protocol::SpawnWorker& order);
+  void reassign(std::unique_ptr<WorkerProcess> process, WorkerId worker);
   void parked(WorkerId worker);
   void keep_warm(WorkerId worker);
   void warm_changed();
   WarmLimits warm_limits() const;
   void park(WorkerId worker);
-  void spend_rank(const Worker& worker);
+  void spend_rank(const WorkerProcess& worker);
   void parked_ended();
   void dismiss_parked(Milliseconds grace);
   std::vector<std::string> pool_environment() const;
@@ -129,9 +129,9 @@ class AgentService {
   std::string host_key_;
   std::string self_path_;
   SupervisorLink link_;
-  std::map<WorkerId, std::unique_ptr<Worker>> workers_;
+  std::map<WorkerId, std::unique_ptr<WorkerProcess>> workers_;
   std::optional<MpiPlace> pool_;
-  std::unique_ptr<Worker> parked_;            // the rank's process while it is no worker
+  std::unique_ptr<WorkerProcess> parked_;     // the rank's process while it is no worker
   std::unique_ptr<ForkServer> fork_server_;   // once a worker could use it
   std::string no_fork_server_;                // why it is of no use, for the output of the next worker
   std::map<WorkerId, WorkerSetup> starting_;  // they wait for it

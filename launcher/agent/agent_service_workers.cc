@@ -14,7 +14,7 @@
 #include "launcher/text.h"
 #include "supervisor/protocol/codec.h"
 
-// How a worker's process comes to be: in a seat that is there, forked from the host's fork server, or started.
+// How a worker's process comes to be: in an assignment that is there, forked from the host's fork server, or started.
 
 namespace elastictrain::launcher {
 
@@ -48,10 +48,10 @@ void AgentService::on(SpawnWorker& order) {
     return start_failed(order, {ErrorCode::kInvalid, "worker " + to_string(id) + " already runs here"});
   }
   if (rank_is_spent_ || parked_) {
-    const Status seated = take_seat(order);
-    return seated ? link_.send(WorkerSpawned{id, workers_.at(id)->pid()}) : start_failed(order, seated.error());
+    const Status assigned = take_assignment(order);
+    return assigned ? link_.send(WorkerSpawned{id, workers_.at(id)->pid()}) : start_failed(order, assigned.error());
   }
-  if (order.warm && take_warm_seat(order)) return link_.send(WorkerSpawned{id, workers_.at(id)->pid()});
+  if (order.warm && take_warm_assignment(order)) return link_.send(WorkerSpawned{id, workers_.at(id)->pid()});
   warm_.end_in(order.slot);
   const SpawnWorker ordered = order;
   if (const auto missing = missing_program(order)) {
@@ -88,7 +88,7 @@ Result<WorkerSetup> AgentService::setup_for(SpawnWorker& order) {
 void AgentService::begin(WorkerSetup setup, std::optional<ForkedChild> child) {
   const SpawnWorker order = setup.order;
   setup.starts_in_background = takes_time_from_others() && may_end_background();
-  auto worker = Worker::start(io_, std::move(setup), hooks_for(order.worker), std::move(child));
+  auto worker = WorkerProcess::start(io_, std::move(setup), hooks_for(order.worker), std::move(child));
   if (!worker) return start_failed(order, worker.error());
   link_.send(WorkerSpawned{order.worker, (*worker)->pid()});
   if (!no_fork_server_.empty()) (*worker)->add_line(std::exchange(no_fork_server_, ""));
@@ -189,22 +189,22 @@ std::vector<std::string> AgentService::pool_environment() const {
   return {"LOCAL_RANK=" + place, "ELASTICTRAIN_SLOT=" + place, "ELASTICTRAIN_SLOTS=" + places};
 }
 
-Status AgentService::take_seat(SpawnWorker& order) {
+Status AgentService::take_assignment(SpawnWorker& order) {
   if (rank_is_spent_) return Error{ErrorCode::kUnavailable, kSpent};
   const WorkerId id = order.worker;
-  reseat(std::move(parked_), id);
+  reassign(std::move(parked_), id);
   return {};
 }
 
-void AgentService::reseat(std::unique_ptr<Worker> process, WorkerId id) {
-  process->reseat(id, hooks_for(id));
+void AgentService::reassign(std::unique_ptr<WorkerProcess> process, WorkerId id) {
+  process->reassign(id, hooks_for(id));
   workers_[id] = std::move(process);
 }
 
-bool AgentService::take_warm_seat(const SpawnWorker& order) {
+bool AgentService::take_warm_assignment(const SpawnWorker& order) {
   auto process = warm_.take(order.slot);
   if (!process) return false;
-  reseat(std::move(process), order.worker);
+  reassign(std::move(process), order.worker);
   warm_changed();
   return true;
 }
@@ -229,7 +229,7 @@ void AgentService::warm_changed() {
 
 void AgentService::parked(WorkerId id) {
   if (pool_) return park(id);
-  Worker* worker = find(id);
+  WorkerProcess* worker = find(id);
   if (worker == nullptr) return;
   const bool stays = keep_.erase(id) != 0 && !worker->is_stopping() && !stopping_ && !leaving_;
   if (stays) return keep_warm(id);
@@ -240,9 +240,9 @@ void AgentService::parked(WorkerId id) {
 // The process is in the list of warm ones before its worker is over, so that its slot never looks empty.
 void AgentService::keep_warm(WorkerId id) {
   const auto place = workers_.find(id);
-  std::unique_ptr<Worker> process = std::move(place->second);
+  std::unique_ptr<WorkerProcess> process = std::move(place->second);
   workers_.erase(place);
-  Worker& kept = *process;
+  WorkerProcess& kept = *process;
   warm_.keep(std::move(process));
   close_account(kept, {id, 0, 0, {}});
 }
@@ -259,7 +259,7 @@ void AgentService::park(WorkerId id) {
 }
 
 // Sent before the worker's exit, so that no new worker is placed here.
-void AgentService::spend_rank(const Worker& worker) {
+void AgentService::spend_rank(const WorkerProcess& worker) {
   rank_is_spent_ = true;
   const bool in_order = !worker.is_elastic() || worker.has_finished() || stopping_ || leaving_;
   if (!in_order) notice(kSpent);

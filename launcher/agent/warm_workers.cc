@@ -19,7 +19,7 @@ constexpr std::chrono::milliseconds kTimeToLeave{3'000};
 WarmWorkers::WarmWorkers(asio::io_context& io, WarmLimits limits, std::function<void()> on_change)
     : io_(io), limits_(limits), on_change_(std::move(on_change)) {}
 
-void WarmWorkers::keep(std::unique_ptr<Worker> process) {
+void WarmWorkers::keep(std::unique_ptr<WorkerProcess> process) {
   Kept& kept = kept_.emplace_back(Kept{std::move(process), asio::steady_timer(io_)});
   const WorkerId was = kept.process->id();
   kept.process->park({[](const protocol::WorkerToAgent&) {}, [] {},
@@ -32,7 +32,7 @@ void WarmWorkers::keep(std::unique_ptr<Worker> process) {
   look_at_memory();
 }
 
-std::unique_ptr<Worker> WarmWorkers::take(std::uint32_t slot) {
+std::unique_ptr<WorkerProcess> WarmWorkers::take(std::uint32_t slot) {
   const auto found = std::find_if(kept_.begin(), kept_.end(),
                                   [&](const Kept& kept) { return !kept.ending && kept.process->slot() == slot; });
   if (found == kept_.end()) return nullptr;

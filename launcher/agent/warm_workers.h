@@ -30,9 +30,9 @@ class WarmWorkers {
   // `on_change`: a process came, is ending or has ended.
   WarmWorkers(asio::io_context& io, WarmLimits limits, std::function<void()> on_change);
 
-  void keep(std::unique_ptr<Worker> process);
+  void keep(std::unique_ptr<WorkerProcess> process);
   // The one that waits in this slot; null: none.
-  std::unique_ptr<Worker> take(std::uint32_t slot);
+  std::unique_ptr<WorkerProcess> take(std::uint32_t slot);
   void end(WorkerId was);
   void end_in(std::uint32_t slot);
   void end_all(std::chrono::milliseconds grace);
@@ -44,7 +44,7 @@ class WarmWorkers {
 
  private:
   struct Kept {
-    std::unique_ptr<Worker> process;
+    std::unique_ptr<WorkerProcess> process;
     asio::steady_timer timer;  // to the end of its time, then of its patience
     bool ending = false;
   };

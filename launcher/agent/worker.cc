@@ -94,24 +94,24 @@ ProcessSpec worker_process(const WorkerSetup& setup) {
   return spec;
 }
 
-Worker::Worker(asio::io_context& io, WorkerId id, WorkerHooks hooks)
+WorkerProcess::WorkerProcess(asio::io_context& io, WorkerId id, WorkerHooks hooks)
     : io_(io), id_(id), hooks_(std::move(hooks)), kill_timer_(io), drain_timer_(io), background_timer_(io) {}
 
-Worker::~Worker() {
+WorkerProcess::~WorkerProcess() {
   if (socket_) socket_->close();
   if (!socket_path_.empty()) ::unlink(socket_path_.c_str());
   if (!error_file_.empty()) ::unlink(error_file_.c_str());
 }
 
-Result<std::unique_ptr<Worker>> Worker::start(asio::io_context& io, WorkerSetup setup, WorkerHooks hooks,
-                                              std::optional<ForkedChild> child) {
-  auto worker = std::make_unique<Worker>(io, setup.order.worker, std::move(hooks));
+Result<std::unique_ptr<WorkerProcess>> WorkerProcess::start(asio::io_context& io, WorkerSetup setup, WorkerHooks hooks,
+                                                            std::optional<ForkedChild> child) {
+  auto worker = std::make_unique<WorkerProcess>(io, setup.order.worker, std::move(hooks));
   const Status begun = worker->begin(std::move(setup), std::move(child));
   if (!begun) return begun.error();
   return worker;
 }
 
-Status Worker::begin(WorkerSetup setup, std::optional<ForkedChild> child) {
+Status WorkerProcess::begin(WorkerSetup setup, std::optional<ForkedChild> child) {
   socket_path_ = setup.socket_path;
   error_file_ = setup.error_file;
   slot_ = setup.order.slot;
@@ -138,7 +138,7 @@ Status Worker::begin(WorkerSetup setup, std::optional<ForkedChild> child) {
   return {};
 }
 
-std::unique_ptr<OutputPump> Worker::make_pump(asio::posix::stream_descriptor pipe, bool is_stderr) {
+std::unique_ptr<OutputPump> WorkerProcess::make_pump(asio::posix::stream_descriptor pipe, bool is_stderr) {
   OutputPump::Handlers handlers;
   if (is_stderr) handlers.on_line = [this](const std::string& line) { remember_error_line(line); };
   handlers.on_pending = [this] { hooks_.on_output(); };
@@ -146,23 +146,23 @@ std::unique_ptr<OutputPump> Worker::make_pump(asio::posix::stream_descriptor pip
   return std::make_unique<OutputPump>(io_, std::move(pipe), std::move(handlers));
 }
 
-void Worker::remember_error_line(const std::string& line) {
+void WorkerProcess::remember_error_line(const std::string& line) {
   last_error_lines_.push_back(line.substr(0, kErrorLineBytes));
   if (last_error_lines_.size() > kErrorLines) last_error_lines_.pop_front();
 }
 
-void Worker::report_fault(const std::string& fault) {
+void WorkerProcess::report_fault(const std::string& fault) {
   error_->add_line("elastictrain agent: worker " + to_string(id_) + " " + fault);
   hooks_.on_output();
 }
 
 // It is no word of the program, so not why it may end.
-void Worker::add_line(const std::string& text) {
+void WorkerProcess::add_line(const std::string& text) {
   error_->buffer().push("elastictrain agent: " + text);
   hooks_.on_output();
 }
 
-void Worker::start_in_background() {
+void WorkerProcess::start_in_background() {
   in_background_ = true;
   put_into_background(pid());
   background_timer_.expires_after(kLongestBackground);
@@ -171,17 +171,17 @@ void Worker::start_in_background() {
   });
 }
 
-void Worker::end_background() {
+void WorkerProcess::end_background() {
   if (!std::exchange(in_background_, false) || ended_) return;
   background_timer_.cancel();
   launcher::end_background(pid());
 }
 
-void Worker::end_in_background() {
+void WorkerProcess::end_in_background() {
   if (!ended_) put_into_background(pid());
 }
 
-void Worker::stop(std::chrono::milliseconds grace) {
+void WorkerProcess::stop(std::chrono::milliseconds grace) {
   if (ended_) return;
   process_->signal_group(SIGTERM);
   const auto kill_at = std::chrono::steady_clock::now() + grace;
@@ -195,29 +195,29 @@ void Worker::stop(std::chrono::milliseconds grace) {
   });
 }
 
-void Worker::park(WorkerHooks hooks) {
+void WorkerProcess::park(WorkerHooks hooks) {
   kill_timer_.cancel();
   kill_at_ = std::chrono::steady_clock::time_point::max();
   hooks_ = std::move(hooks);
 }
 
-void Worker::reseat(WorkerId worker, WorkerHooks hooks) {
+void WorkerProcess::reassign(WorkerId worker, WorkerHooks hooks) {
   id_ = worker;
   hooks_ = std::move(hooks);
   record_ = WorkerRecord();
   last_error_lines_.clear();
   socket_->belongs_to(worker);
-  send(std::make_shared<const std::string>(protocol::encode_frame(protocol::WorkerDown(protocol::Reseated{worker}))));
+  send(std::make_shared<const std::string>(protocol::encode_frame(protocol::WorkerDown(protocol::Reassigned{worker}))));
 }
 
-void Worker::look_at_memory() {
+void WorkerProcess::look_at_memory() {
   if (!memory_) return;
   const std::uint64_t kills = memory_->kills();
   if (kills > memory_kills_) memory_killed_at_ = std::chrono::steady_clock::now();
   memory_kills_ = kills;
 }
 
-bool Worker::take_output(std::size_t max_bytes, protocol::WorkerOutput& output) {
+bool WorkerProcess::take_output(std::size_t max_bytes, protocol::WorkerOutput& output) {
   for (OutputPump* pump : {error_.get(), output_.get()}) {
     if (pump->buffer().empty() && !pump->has_progress()) continue;
     auto batch = pump->buffer().take(max_bytes);
@@ -228,7 +228,7 @@ bool Worker::take_output(std::size_t max_bytes, protocol::WorkerOutput& output) 
   return false;
 }
 
-void Worker::process_ended(ExitStatus status) {
+void WorkerProcess::process_ended(ExitStatus status) {
   ended_ = true;
   status_ = status;
   ended_at_ = std::chrono::steady_clock::now();
@@ -242,12 +242,12 @@ void Worker::process_ended(ExitStatus status) {
   finish_if_drained();
 }
 
-void Worker::finish_if_drained() {
+void WorkerProcess::finish_if_drained() {
   if (ended_ && output_->ended() && error_->ended() && socket_->drained()) finish();
 }
 
 // The error that the program itself reported comes first: its last lines may be unrelated.
-std::vector<std::string> Worker::last_lines() const {
+std::vector<std::string> WorkerProcess::last_lines() const {
   std::vector<std::string> lines;
   const bool failed = status_.signal != 0 || status_.exit_code != 0;
   if (failed && !error_file_.empty()) lines = read_error_file(error_file_);
@@ -255,7 +255,7 @@ std::vector<std::string> Worker::last_lines() const {
   return lines;
 }
 
-void Worker::finish() {
+void WorkerProcess::finish() {
   if (finished_) return;
   finished_ = true;
   output_->finish();
@@ -269,7 +269,7 @@ void Worker::finish() {
   });
 }
 
-protocol::WorkerExited Worker::exited() {
+protocol::WorkerExited WorkerProcess::exited() {
   protocol::WorkerExited exited{id_, status_.exit_code, status_.signal, last_lines()};
   const bool failed = status_.signal != 0 || status_.exit_code != 0;
   exited.out_of_memory = failed && ended_at_ - kOomKillCounts <= memory_killed_at_;

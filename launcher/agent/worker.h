@@ -56,11 +56,11 @@ struct WorkerHooks {
   std::function<bool()> may_read;
 };
 
-class Worker {
+class WorkerProcess {
  public:
   // `child`: of the fork server, forked for this worker; otherwise its process is started.
-  static Result<std::unique_ptr<Worker>> start(asio::io_context& io, WorkerSetup setup, WorkerHooks hooks,
-                                               std::optional<ForkedChild> child = std::nullopt);
+  static Result<std::unique_ptr<WorkerProcess>> start(asio::io_context& io, WorkerSetup setup, WorkerHooks hooks,
+                                                      std::optional<ForkedChild> child = std::nullopt);
 
   WorkerId id() const { return id_; }
   std::uint32_t slot() const { return slot_; }
@@ -90,14 +90,14 @@ class Worker {
   // process.
   void park(WorkerHooks hooks);
   // The parked process is this worker from here on.
-  void reseat(WorkerId worker, WorkerHooks hooks);
+  void reassign(WorkerId worker, WorkerHooks hooks);
   // To be called regularly: when its group's processes were last ended for want of memory.
   void look_at_memory();
   // The next batch of output lines, oldest stream first, or the state of a progress bar; false if there is none.
   bool take_output(std::size_t max_bytes, protocol::WorkerOutput& output);
 
-  Worker(asio::io_context& io, WorkerId id, WorkerHooks hooks);
-  ~Worker();
+  WorkerProcess(asio::io_context& io, WorkerId id, WorkerHooks hooks);
+  ~WorkerProcess();
 
  private:
   Status begin(WorkerSetup setup, std::optional<ForkedChild> child);

@@ -247,7 +247,7 @@ void answer_stacks(const Asked& asked) {
 std::vector<std::uint16_t> ras_ports(const Workers& workers, WorkerId doubtful) {
   constexpr std::size_t kMaxAsked = 4;
   std::vector<std::uint16_t> ports;
-  const auto add = [&](const Worker& worker) {
+  const auto add = [&](const WorkerProcess& worker) {
     const auto stat = read_process_stat(worker.training_pid());
     if (worker.ras_port() != 0 && stat && !stat->stopped()) ports.push_back(worker.ras_port());
   };

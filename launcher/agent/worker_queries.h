@@ -57,7 +57,7 @@ class StackCapture : public std::enable_shared_from_this<StackCapture> {
 // Ownership: the caller's workers are only read. Thread: the io_context's thread, never blocked. Errors: in the lines;
 // `done` is called at most once, within the time limit.
 
-using Workers = std::map<WorkerId, std::unique_ptr<Worker>>;
+using Workers = std::map<WorkerId, std::unique_ptr<WorkerProcess>>;
 
 void answer_question(asio::io_context& io, const protocol::AskAgent& asked, const Workers& workers,
                      std::function<void(std::vector<std::string> lines)> done);

@@ -141,7 +141,7 @@ std::optional<WorkerSample> WorkerRecord::sample(WorkerId worker, TimePoint now,
 
 std::vector<WorkerUp> WorkerRecord::resync(std::uint64_t next_report) {
   std::vector<WorkerUp> messages;
-  // WorkerActive before WorkerReady: a supervisor that does not know the seat must not take it for a new worker.
+  // WorkerActive before WorkerReady: a supervisor that does not know the assignment must not take it for a new worker.
   for (const auto* part : {&hello_, &active_, &ready_, &preparation_, &halted_, &term_}) {
     if (*part) messages.push_back(**part);
   }

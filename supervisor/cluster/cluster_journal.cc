@@ -92,11 +92,11 @@ void ClusterJournal::take_line(const std::string& line, const Take& take) {
   take(read->record, last_up_s_);
 }
 
-void ClusterJournal::learn_hosts(const jobs::Record& record) {
-  if (const auto* hosts = std::get_if<jobs::record::Hosts>(&record)) hosts_ = hosts->hosts;
+void ClusterJournal::learn_hosts(const cluster_core::Record& record) {
+  if (const auto* hosts = std::get_if<cluster_core::record::Hosts>(&record)) hosts_ = hosts->hosts;
 }
 
-void ClusterJournal::write(const jobs::Record& record, double unix_s, double up_s) {
+void ClusterJournal::write(const cluster_core::Record& record, double unix_s, double up_s) {
   learn_hosts(record);
   std::string line = journal_line(record, hosts_, sequence_ + 1, unix_s, up_s) + "\n";
   if (torn_) line.insert(line.begin(), '\n');
@@ -136,7 +136,7 @@ void ClusterJournal::sync() {
   if (::fdatasync(descriptor_) != 0 && errno != EINVAL && errno != EROFS) failed(errno);
 }
 
-Status ClusterJournal::shorten(const std::function<bool(const jobs::Record&)>& needs) {
+Status ClusterJournal::shorten(const std::function<bool(const cluster_core::Record&)>& needs) {
   const std::string shorter = path_ + ".new";
   const int descriptor = ::open(shorter.c_str(), O_RDWR | O_APPEND | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0600);
   if (descriptor < 0) return Error{ErrorCode::kIo, "cannot write " + shorter + ": " + std::strerror(errno)};
@@ -154,13 +154,13 @@ Status ClusterJournal::shorten(const std::function<bool(const jobs::Record&)>& n
 }
 
 // Names of hosts are those that the lines before it gave, as when it is read.
-Status ClusterJournal::write_shorter(int descriptor, const std::function<bool(const jobs::Record&)>& needs) {
-  std::vector<jobs::HostLine> hosts;
+Status ClusterJournal::write_shorter(int descriptor, const std::function<bool(const cluster_core::Record&)>& needs) {
+  std::vector<cluster_core::HostLine> hosts;
   std::string text, last, rest;
   const auto use = [&](const std::string& line) {
     const auto read = is_blank(line) ? std::nullopt : read_journal_line(line, hosts);
     if (!read) return;
-    if (const auto* named = std::get_if<jobs::record::Hosts>(&read->record)) hosts = named->hosts;
+    if (const auto* named = std::get_if<cluster_core::record::Hosts>(&read->record)) hosts = named->hosts;
     const bool needed = needs(read->record);
     if (needed) text += line + "\n";
     last = needed ? "" : line;

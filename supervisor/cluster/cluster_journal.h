@@ -22,24 +22,24 @@
 namespace elastictrain::cluster {
 
 // One line without its end. `hosts`: the names by number.
-std::string journal_line(const jobs::Record& record, const std::vector<jobs::HostLine>& hosts, std::uint64_t sequence,
-                         double unix_s, double up_s);
+std::string journal_line(const cluster_core::Record& record, const std::vector<cluster_core::HostLine>& hosts,
+                         std::uint64_t sequence, double unix_s, double up_s);
 
 // The events that a cluster's journal may have.
 std::vector<std::string> event_names();
 
 struct JournalLine {
-  jobs::Record record;
+  cluster_core::Record record;
   std::uint64_t sequence = 0;
   double up_s = 0;
 };
 // Nothing: it is no line of a cluster's journal, names a host that no earlier line has, or is a list of hosts without
 // one of the earlier ones.
-std::optional<JournalLine> read_journal_line(const std::string& line, const std::vector<jobs::HostLine>& hosts);
+std::optional<JournalLine> read_journal_line(const std::string& line, const std::vector<cluster_core::HostLine>& hosts);
 
 class ClusterJournal {
  public:
-  using Take = std::function<void(const jobs::Record&, double up_s)>;
+  using Take = std::function<void(const cluster_core::Record&, double up_s)>;
 
   // Reads what is there, line by line, then appends. A last line that was torn stays, alone. Lines that cannot be read
   // are left out; `report` is told.
@@ -49,14 +49,14 @@ class ClusterJournal {
   ClusterJournal(const ClusterJournal&) = delete;
   ClusterJournal& operator=(const ClusterJournal&) = delete;
 
-  void write(const jobs::Record& record, double unix_s, double up_s);
+  void write(const cluster_core::Record& record, double unix_s, double up_s);
   // What was written is on disk when this returns.
   void sync();
   bool failing() const { return failing_; }
   // Longer than this, and at least half of it was written since it was shortened last.
   bool is_longer_than(std::uint64_t bytes) const { return bytes_ > bytes && bytes_ / 2 > shortened_bytes_; }
   // Leaves out the lines whose record is not needed; those that cannot be read, too. On an error it stays as it is.
-  Status shorten(const std::function<bool(const jobs::Record&)>& needs);
+  Status shorten(const std::function<bool(const cluster_core::Record&)>& needs);
   // After a failure: writes an empty line. Returns whether records can be written now.
   bool try_again();
   double last_up_s() const { return last_up_s_; }
@@ -68,17 +68,17 @@ class ClusterJournal {
   // Each line without its end; what follows the last one is `rest`.
   Status each_line(const std::function<void(const std::string&)>& use, std::string& rest) const;
   Status read(const Take& take);
-  Status write_shorter(int descriptor, const std::function<bool(const jobs::Record&)>& needs);
+  Status write_shorter(int descriptor, const std::function<bool(const cluster_core::Record&)>& needs);
   Status take_place(const std::string& shorter);
   void take_line(const std::string& line, const Take& take);
-  void learn_hosts(const jobs::Record& record);
+  void learn_hosts(const cluster_core::Record& record);
   void failed(int error);
   void works_again();
 
   std::string path_;
   int descriptor_;
   std::function<void(const std::string&)> report_;
-  std::vector<jobs::HostLine> hosts_;
+  std::vector<cluster_core::HostLine> hosts_;
   std::uint64_t sequence_ = 0;
   std::uint64_t bytes_ = 0;
   std::uint64_t shortened_bytes_ = 0;  // what was left when it was shortened last

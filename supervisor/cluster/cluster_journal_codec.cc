@@ -14,10 +14,10 @@ namespace elastictrain::cluster {
 namespace {
 
 using Record = nlohmann::ordered_json;
-using Hosts = std::vector<jobs::HostLine>;
-namespace record = jobs::record;
+using Hosts = std::vector<cluster_core::HostLine>;
+namespace record = cluster_core::record;
 
-using What = jobs::HelpersChanged::What;
+using What = cluster_core::HelpersChanged::What;
 constexpr std::array<std::pair<What, const char*>, 7> kHelperWords = {{{What::kAsked, "asked"},
                                                                        {What::kWithdrawn, "withdrawn"},
                                                                        {What::kFailed, "failed"},
@@ -26,25 +26,25 @@ constexpr std::array<std::pair<What, const char*>, 7> kHelperWords = {{{What::kA
                                                                        {What::kLost, "lost"},
                                                                        {What::kReturned, "returned"}}};
 
-const char* order_name(jobs::Order order) {
+const char* order_name(cluster_core::Order order) {
   switch (order) {
-    case jobs::Order::kCancel:
+    case cluster_core::Order::kCancel:
       return "cancel";
-    case jobs::Order::kPause:
+    case cluster_core::Order::kPause:
       return "pause";
-    case jobs::Order::kResume:
+    case cluster_core::Order::kResume:
       return "resume";
-    case jobs::Order::kPriority:
+    case cluster_core::Order::kPriority:
       return "priority";
   }
   return "";
 }
 
-jobs::Order order_named(const std::string& name) {
-  for (const auto order : {jobs::Order::kPause, jobs::Order::kResume, jobs::Order::kPriority}) {
+cluster_core::Order order_named(const std::string& name) {
+  for (const auto order : {cluster_core::Order::kPause, cluster_core::Order::kResume, cluster_core::Order::kPriority}) {
     if (name == order_name(order)) return order;
   }
-  return jobs::Order::kCancel;
+  return cluster_core::Order::kCancel;
 }
 
 constexpr const char* kOutcomes[] = {"done", "superseded", "taken_back", "kept", "undone"};
@@ -66,7 +66,7 @@ Record hosts_json(const Hosts& hosts) {
   return list;
 }
 
-Record slots_json(const jobs::Slots& slots, const Hosts& hosts) {
+Record slots_json(const cluster_core::Slots& slots, const Hosts& hosts) {
   Record list = Record::array();
   for (const auto slot : slots) {
     const std::string& name = hosts[slot.host].name;
@@ -88,7 +88,7 @@ Record rules_json(const record::Rules& rules) {
           {"seed", rules.seed}};
 }
 
-Record rates_json(const std::vector<jobs::RateSeen>& rates) {
+Record rates_json(const std::vector<cluster_core::RateSeen>& rates) {
   Record list = Record::array();
   for (const auto& rate : rates) {
     Record& one = list.emplace_back(
@@ -111,7 +111,7 @@ struct Encode {
   const Hosts& hosts;
 
   void event(const char* name) const { out["event"] = name; }
-  void event(const char* name, jobs::JobId job) const {
+  void event(const char* name, cluster_core::JobId job) const {
     event(name);
     out["job"] = job;
   }
@@ -142,7 +142,7 @@ struct Encode {
     out["uid"] = one.owner.uid;
     out["of_cluster"] = one.owner.of_cluster;
     out["unix_s"] = one.unix_s;
-    const jobs::JobSpec& spec = one.spec;
+    const cluster_core::JobSpec& spec = one.spec;
     out["name"] = spec.name;
     out["arguments"] = spec.arguments;
     out["working_directory"] = spec.working_directory;
@@ -226,7 +226,7 @@ struct Encode {
   void operator()(const record::Ordered& one) const {
     event("ordered", one.job);
     out["order"] = order_name(one.order);
-    if (one.order == jobs::Order::kPriority) out["priority"] = one.priority;
+    if (one.order == cluster_core::Order::kPriority) out["priority"] = one.priority;
     out["by"] = one.by;
   }
   void operator()(const record::Overdue& one) const {
@@ -265,12 +265,12 @@ struct Encode {
 template <std::size_t... Kinds>
 std::vector<std::string> names_of_all(std::index_sequence<Kinds...>) {
   std::vector<std::string> names;
-  const auto add = [&names](const jobs::Record& record) {
+  const auto add = [&names](const cluster_core::Record& record) {
     Record line;
     std::visit(Encode{line, {}}, record);
     names.push_back(line["event"].get<std::string>());
   };
-  (add(jobs::Record(std::in_place_index<Kinds>)), ...);
+  (add(cluster_core::Record(std::in_place_index<Kinds>)), ...);
   return names;
 }
 
@@ -293,8 +293,8 @@ std::uint32_t below(std::uint32_t end, const nlohmann::json& value) {
   return static_cast<std::uint32_t>(number);
 }
 
-jobs::Slots slots_from(const nlohmann::json& list, const Hosts& hosts) {
-  jobs::Slots slots;
+cluster_core::Slots slots_from(const nlohmann::json& list, const Hosts& hosts) {
+  cluster_core::Slots slots;
   for (const auto& one : list) {
     const auto name = one.at("host").get<std::string>();
     const auto found = std::find_if(hosts.begin(), hosts.end(), [&](const auto& host) { return host.name == name; });
@@ -307,12 +307,12 @@ jobs::Slots slots_from(const nlohmann::json& list, const Hosts& hosts) {
   return slots;
 }
 
-record::Submitted submitted_from(const nlohmann::json& in, jobs::JobId job) {
+record::Submitted submitted_from(const nlohmann::json& in, cluster_core::JobId job) {
   record::Submitted one;
   one.job = job;
   one.owner = {whole<std::uint32_t>(in.at("uid")), in.at("user").get<std::string>(), in.at("of_cluster").get<bool>()};
   one.unix_s = in.at("unix_s").get<double>();
-  jobs::JobSpec& spec = one.spec;
+  cluster_core::JobSpec& spec = one.spec;
   spec.name = in.at("name").get<std::string>();
   spec.arguments = in.at("arguments").get<std::vector<std::string>>();
   spec.working_directory = in.at("working_directory").get<std::string>();
@@ -338,9 +338,9 @@ record::Decided decided_from(const nlohmann::json& in) {
   one.jobs = whole<std::uint32_t>(in.at("jobs"));
   one.waiting = whole<std::uint32_t>(in.at("waiting"));
   for (const auto& share : in.at("shares")) {
-    one.shares.push_back({whole<jobs::JobId>(share.at("job")), whole<std::uint32_t>(share.at("before")),
+    one.shares.push_back({whole<cluster_core::JobId>(share.at("job")), whole<std::uint32_t>(share.at("before")),
                           whole<std::uint32_t>(share.at("after")), share.at("why").get<std::string>(),
-                          share.value("beside", jobs::JobId(0))});
+                          share.value("beside", cluster_core::JobId(0))});
   }
   return one;
 }
@@ -367,11 +367,13 @@ Hosts hosts_from(const nlohmann::json& list) {
 
 // The number of a host is its place in the list, for as long as there is a journal.
 bool extends(const Hosts& list, const Hosts& before) {
-  const auto same = [](const jobs::HostLine& one, const jobs::HostLine& other) { return one.name == other.name; };
+  const auto same = [](const cluster_core::HostLine& one, const cluster_core::HostLine& other) {
+    return one.name == other.name;
+  };
   return list.size() >= before.size() && std::equal(before.begin(), before.end(), list.begin(), same);
 }
 
-std::optional<jobs::Record> helpers_from(const nlohmann::json& in) {
+std::optional<cluster_core::Record> helpers_from(const nlohmann::json& in) {
   const auto name = in.at("what").get<std::string>();
   const auto word =
       std::find_if(kHelperWords.begin(), kHelperWords.end(), [&](const auto& one) { return name == one.second; });
@@ -382,8 +384,8 @@ std::optional<jobs::Record> helpers_from(const nlohmann::json& in) {
                          in.at("why").get<std::string>()};
 }
 
-std::vector<jobs::RateSeen> rates_from(const nlohmann::json& list) {
-  std::vector<jobs::RateSeen> rates;
+std::vector<cluster_core::RateSeen> rates_from(const nlohmann::json& list) {
+  std::vector<cluster_core::RateSeen> rates;
   for (const auto& rate : list) {
     const auto hosts = rate.find("hosts");
     rates.push_back({whole<std::uint32_t>(rate.at("workers")), rate.at("samples_per_s").get<double>(),
@@ -399,7 +401,7 @@ Number whole_or(Number otherwise, const nlohmann::json& in, const char* name) {
   return found == in.end() ? otherwise : whole<Number>(*found);
 }
 
-record::Learned learned_from(const nlohmann::json& in, jobs::JobId job) {
+record::Learned learned_from(const nlohmann::json& in, cluster_core::JobId job) {
   record::Learned one{.job = job};
   one.start_s = in.value("start_s", 0.0);
   one.workers = whole_or(0U, in, "workers");
@@ -424,7 +426,7 @@ std::optional<record::Rules> rules_from(const nlohmann::json& in) {
                        whole<std::uint64_t>(rules->at("seed"))};
 }
 
-record::HasEnded ended_from(const nlohmann::json& in, jobs::JobId job) {
+record::HasEnded ended_from(const nlohmann::json& in, cluster_core::JobId job) {
   record::HasEnded one{job,
                        whole<int>(in.at("status")),
                        in.at("why").get<std::string>(),
@@ -434,8 +436,9 @@ record::HasEnded ended_from(const nlohmann::json& in, jobs::JobId job) {
   return one;
 }
 
-std::optional<jobs::Record> record_of_job(const std::string& event, const nlohmann::json& in, const Hosts& hosts) {
-  const auto job = whole<jobs::JobId>(in.at("job"));
+std::optional<cluster_core::Record> record_of_job(const std::string& event, const nlohmann::json& in,
+                                                  const Hosts& hosts) {
+  const auto job = whole<cluster_core::JobId>(in.at("job"));
   if (event == "submitted") return submitted_from(in, job);
   if (event == "leased") {
     return record::Leased{job,
@@ -443,7 +446,7 @@ std::optional<jobs::Record> record_of_job(const std::string& event, const nlohma
                           slots_from(in.at("slots"), hosts),
                           in.at("reason").get<std::string>(),
                           in.value("hold", false),
-                          in.value("beside", jobs::JobId(0)),
+                          in.value("beside", cluster_core::JobId(0)),
                           in.value("moves", false)};
   }
   if (event == "moving") {
@@ -483,7 +486,7 @@ std::optional<jobs::Record> record_of_job(const std::string& event, const nlohma
   return std::nullopt;
 }
 
-std::optional<jobs::Record> record_from(const nlohmann::json& in, const Hosts& hosts) {
+std::optional<cluster_core::Record> record_from(const nlohmann::json& in, const Hosts& hosts) {
   const auto event = in.at("event").get<std::string>();
   if (event == "cluster_begins") {
     return record::Began{in.at("version").get<std::string>(), in.at("policy").get<std::string>(), rules_from(in)};
@@ -501,8 +504,8 @@ std::optional<jobs::Record> record_from(const nlohmann::json& in, const Hosts& h
 
 }  // namespace
 
-std::string journal_line(const jobs::Record& record, const std::vector<jobs::HostLine>& hosts, std::uint64_t sequence,
-                         double unix_s, double up_s) {
+std::string journal_line(const cluster_core::Record& record, const std::vector<cluster_core::HostLine>& hosts,
+                         std::uint64_t sequence, double unix_s, double up_s) {
   Record out;
   out["seq"] = sequence;
   out["t"] = unix_s;
@@ -511,7 +514,8 @@ std::string journal_line(const jobs::Record& record, const std::vector<jobs::Hos
   return json_text(out);
 }
 
-std::optional<JournalLine> read_journal_line(const std::string& line, const std::vector<jobs::HostLine>& hosts) {
+std::optional<JournalLine> read_journal_line(const std::string& line,
+                                             const std::vector<cluster_core::HostLine>& hosts) {
   const nlohmann::json in = parse_json(line);
   if (!in.is_object()) return std::nullopt;
   try {
@@ -528,7 +532,7 @@ std::optional<JournalLine> read_journal_line(const std::string& line, const std:
 }
 
 std::vector<std::string> event_names() {
-  return names_of_all(std::make_index_sequence<std::variant_size_v<jobs::Record>>());
+  return names_of_all(std::make_index_sequence<std::variant_size_v<cluster_core::Record>>());
 }
 
 }  // namespace elastictrain::cluster

@@ -25,8 +25,8 @@ double unix_now_s() {
   return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
 }
 
-std::vector<jobs::HostLine> lines_of(const std::vector<launcher::Host>& hosts) {
-  std::vector<jobs::HostLine> lines;
+std::vector<cluster_core::HostLine> lines_of(const std::vector<launcher::Host>& hosts) {
+  std::vector<cluster_core::HostLine> lines;
   for (const auto& host : hosts) lines.push_back({host.name, std::min(host.slots, kMaxSlotsOfHost), host.job});
   return lines;
 }
@@ -42,14 +42,14 @@ ServerBounds server_bounds() {
   return bounds;
 }
 
-bool leaves(const jobs::Action& action) {
-  return !std::holds_alternative<jobs::Write>(action) && !std::holds_alternative<jobs::Tell>(action) &&
-         !std::holds_alternative<jobs::Probe>(action);
+bool leaves(const cluster_core::Action& action) {
+  return !std::holds_alternative<cluster_core::Write>(action) && !std::holds_alternative<cluster_core::Tell>(action) &&
+         !std::holds_alternative<cluster_core::Probe>(action);
 }
 
 }  // namespace
 
-std::optional<std::string> first_broken_rule(const jobs::Cluster& cluster) {
+std::optional<std::string> first_broken_rule(const cluster_core::Cluster& cluster) {
   const auto broken = cluster.broken_rules();
   return broken.empty() ? std::nullopt : std::optional(broken.front());
 }
@@ -74,9 +74,9 @@ Status ClusterProcess::open() {
   auto place = ClusterPlace::claim(options_.directory, options_.everyone);
   if (!place.ok()) return place.error();
   place_.emplace(std::move(*place));
-  cluster_ = std::make_unique<jobs::Cluster>(options_.settings);
+  cluster_ = std::make_unique<cluster_core::Cluster>(options_.settings);
   auto journal = ClusterJournal::open(
-      place_->journal(), [this](const jobs::Record& record, double up_s) { cluster_->recall(record, up_s); },
+      place_->journal(), [this](const cluster_core::Record& record, double up_s) { cluster_->recall(record, up_s); },
       options_.say);
   if (!journal.ok()) return journal.error();
   if (const auto broken = cluster_->book().broken_rules(); !broken.empty()) {
@@ -95,7 +95,7 @@ Status ClusterProcess::open() {
     take_line(connection, peer, line);
   };
   handlers.closed = [this](auto connection) {
-    if (runs_.erase(connection) > 0) give(jobs::Disconnected{connection});
+    if (runs_.erase(connection) > 0) give(cluster_core::Disconnected{connection});
   };
   launcher::raise_descriptor_limit();
   auto server =
@@ -122,11 +122,11 @@ Status ClusterProcess::open_policy() {
 GrowthInputs ClusterProcess::growth_inputs() {
   GrowthInputs inputs;
   for (const auto& host : cluster_->helpers()) inputs.helpers.push_back({host.name, host.slots, host.job});
-  inputs.demand = [this]() -> std::optional<jobs::SlotDemand> {
+  inputs.demand = [this]() -> std::optional<cluster_core::SlotDemand> {
     if (!begun_ || cluster_->resuming()) return std::nullopt;
     return cluster_->demand();
   };
-  inputs.changed = [this](const jobs::HelpersChanged& change) { give(change); };
+  inputs.changed = [this](const cluster_core::HelpersChanged& change) { give(change); };
   return inputs;
 }
 
@@ -147,7 +147,7 @@ void ClusterProcess::begin(const std::vector<launcher::Host>& hosts) {
   begun_ = true;
   carry_out(cluster_->begin(now_s()));
   if (!*alive_) return;
-  give(jobs::HostsChanged{lines_of(hosts)});
+  give(cluster_core::HostsChanged{lines_of(hosts)});
   if (*alive_ && options_.begun) options_.begun(*cluster_);
 }
 
@@ -155,7 +155,7 @@ void ClusterProcess::poll_hosts() {
   source_->poll([this, alive = alive_](Result<std::vector<launcher::Host>> hosts) {
     if (!*alive) return;
     if (!hosts.ok()) options_.say(hosts.error().message);
-    if (hosts.ok() && begun_) give(jobs::HostsChanged{lines_of(*hosts)});
+    if (hosts.ok() && begun_) give(cluster_core::HostsChanged{lines_of(*hosts)});
     if (hosts.ok() && !begun_) begin(*hosts);
     const std::uint64_t interval_ms = source_->interval_ms() == 0 && !begun_ ? 1000 : source_->interval_ms();
     if (interval_ms == 0) return;
@@ -166,7 +166,7 @@ void ClusterProcess::poll_hosts() {
   });
 }
 
-void ClusterProcess::give(const jobs::Event& event) {
+void ClusterProcess::give(const cluster_core::Event& event) {
   if (!*alive_ || !begun_) return;
   carry_out(cluster_->step(event, now_s()));
 }
@@ -183,12 +183,14 @@ bool ClusterProcess::is_broken() {
 }
 
 // All records of a step are on disk before the first of its actions that leaves the process.
-void ClusterProcess::carry_out(const jobs::Actions& actions) {
-  const auto is_record = [](const jobs::Action& action) { return std::holds_alternative<jobs::Write>(action); };
+void ClusterProcess::carry_out(const cluster_core::Actions& actions) {
+  const auto is_record = [](const cluster_core::Action& action) {
+    return std::holds_alternative<cluster_core::Write>(action);
+  };
   const bool recorded = std::any_of(actions.begin(), actions.end(), is_record);
   if (recorded && is_broken()) return;
   for (const auto& action : actions) {
-    const auto* const write = std::get_if<jobs::Write>(&action);
+    const auto* const write = std::get_if<cluster_core::Write>(&action);
     if (write == nullptr) continue;
     journal_->write(write->record, unix_now_s(), now_s());
   }
@@ -203,7 +205,7 @@ void ClusterProcess::carry_out(const jobs::Actions& actions) {
 
 void ClusterProcess::shorten_journal() {
   if (journal_->failing() || !journal_->is_longer_than(journal_most_bytes_)) return;
-  const Status done = journal_->shorten([this](const jobs::Record& record) { return cluster_->needs(record); });
+  const Status done = journal_->shorten([this](const cluster_core::Record& record) { return cluster_->needs(record); });
   if (done.ok()) {
     journal_most_bytes_ = options_.journal_max_bytes;
     return;
@@ -217,50 +219,50 @@ void ClusterProcess::arm() {
   const double wait_s = std::clamp(cluster_->wake_s(now) - now, kSoonest_s, kLatest_s);
   wake_.expires_after(std::chrono::microseconds(static_cast<std::int64_t>(wait_s * 1e6)));
   wake_.async_wait([this, alive = alive_](asio::error_code error) {
-    if (!error && *alive) give(jobs::Tick{});
+    if (!error && *alive) give(cluster_core::Tick{});
   });
 }
 
 // --- Actions
 
-void ClusterProcess::act(const jobs::Answer& answer) {
+void ClusterProcess::act(const cluster_core::Answer& answer) {
   server_->send(answer.request, answer_of(answer));
 }
 
-void ClusterProcess::act(const jobs::Welcome& welcome) {
-  server_->send(welcome.connection, to_line(FromCluster(Joined{jobs::id_text(welcome.job)})));
+void ClusterProcess::act(const cluster_core::Welcome& welcome) {
+  server_->send(welcome.connection, to_line(FromCluster(Joined{cluster_core::id_text(welcome.job)})));
 }
 
-void ClusterProcess::act(const jobs::Refuse& one) {
+void ClusterProcess::act(const cluster_core::Refuse& one) {
   refuse(one.connection, one.text);
 }
 
-void ClusterProcess::act(const jobs::SendLease& lease) {
-  server_->send(
-      lease.connection,
-      to_line(FromCluster(Lease{lease.version, named(lease.slots), lease.hold, lease.reason,
-                                lease.beside == 0 ? std::string() : jobs::id_text(lease.beside), lease.moves})));
+void ClusterProcess::act(const cluster_core::SendLease& lease) {
+  server_->send(lease.connection,
+                to_line(FromCluster(Lease{lease.version, named(lease.slots), lease.hold, lease.reason,
+                                          lease.beside == 0 ? std::string() : cluster_core::id_text(lease.beside),
+                                          lease.moves})));
 }
 
-void ClusterProcess::act(const jobs::SendPlace& place) {
+void ClusterProcess::act(const cluster_core::SendPlace& place) {
   server_->send(place.connection, to_line(FromCluster(QueuePlace{place.place, place.of, place.why})));
 }
 
-void ClusterProcess::act(const jobs::SendEnd& end) {
+void ClusterProcess::act(const cluster_core::SendEnd& end) {
   server_->send(end.connection, to_line(FromCluster(End{end.why})));
 }
 
-void ClusterProcess::act(const jobs::StartRun& start) {
+void ClusterProcess::act(const cluster_core::StartRun& start) {
   starter_->start(cluster_->jobs().at(start.job), start.resume);
 }
 
-void ClusterProcess::act(const jobs::SignalRun& signal) {
+void ClusterProcess::act(const cluster_core::SignalRun& signal) {
   const auto job = cluster_->jobs().find(signal.job);
   if (job != cluster_->jobs().end()) starter_->signal(job->second, signal.kill ? SIGKILL : SIGTERM);
 }
 
 // Posted: the answer is an event of its own.
-void ClusterProcess::act(const jobs::Probe& probe) {
+void ClusterProcess::act(const cluster_core::Probe& probe) {
   asio::post(io_, [this, alive = alive_, id = probe.job] {
     if (!*alive) return;
     const auto job = cluster_->jobs().find(id);
@@ -268,11 +270,11 @@ void ClusterProcess::act(const jobs::Probe& probe) {
   });
 }
 
-void ClusterProcess::act(const jobs::Tell& tell) {
+void ClusterProcess::act(const cluster_core::Tell& tell) {
   options_.say(tell.text);
 }
 
-void ClusterProcess::act(const jobs::AskPolicy& ask) {
+void ClusterProcess::act(const cluster_core::AskPolicy& ask) {
   question_ = ask.question;
   view_ = policy::to_json(ask.asked->view);
   policy_->ask({ask.asked, &ask.asked->view}, view_);
@@ -280,7 +282,7 @@ void ClusterProcess::act(const jobs::AskPolicy& ask) {
 
 void ClusterProcess::take_answer(policy::OutsideSharing::Answer answer) {
   const auto fitting = [](std::string text) { return text.size() > kMaxJournalledBytes ? std::string() : text; };
-  jobs::PolicyAnswered event;
+  cluster_core::PolicyAnswered event;
   event.question = std::exchange(question_, 0);
   event.decision = std::move(answer.decision);
   event.is_last = answer.is_last;
@@ -300,7 +302,8 @@ void ClusterProcess::refuse(std::uint64_t connection, const std::string& text) {
 void ClusterProcess::take_line(std::uint64_t connection, const Peer& peer, const std::string& line) {
   if (!*alive_) return;
   if (!begun_) {
-    server_->send(connection, refusal_answer(jobs::Outcome::kUnavailable, "the cluster does not know its hosts yet"));
+    server_->send(connection,
+                  refusal_answer(cluster_core::Outcome::kUnavailable, "the cluster does not know its hosts yet"));
     return server_->close(connection);
   }
   const nlohmann::json said = parse_json(line, kMaxMessageDepth);
@@ -312,20 +315,21 @@ void ClusterProcess::take_line(std::uint64_t connection, const Peer& peer, const
 
 void ClusterProcess::take_request(std::uint64_t connection, const Peer& peer, const nlohmann::json& request) {
   auto parsed = parse_client_request(request);
-  if (!parsed.ok()) return server_->send(connection, refusal_answer(jobs::Outcome::kInvalid, parsed.error().message));
-  const jobs::Owner owner = owner_of(peer);
-  const jobs::Limits limits = options_.settings.limits(owner);
+  if (!parsed.ok())
+    return server_->send(connection, refusal_answer(cluster_core::Outcome::kInvalid, parsed.error().message));
+  const cluster_core::Owner owner = owner_of(peer);
+  const cluster_core::Limits limits = options_.settings.limits(owner);
   if (std::holds_alternative<QueueRequest>(*parsed)) {
     return server_->send(connection, queue_answer(*cluster_, {options_.name, now_s(), journal_->failing()}));
   }
-  if (auto* command = std::get_if<jobs::Command>(&*parsed)) {
+  if (auto* command = std::get_if<cluster_core::Command>(&*parsed)) {
     command->request = connection;
     command->owner = owner;
     command->limits = limits;
     return give(*command);
   }
-  auto& submit = std::get<jobs::Submit>(*parsed);
-  jobs::Outcome outcome = jobs::Outcome::kUnavailable;
+  auto& submit = std::get<cluster_core::Submit>(*parsed);
+  cluster_core::Outcome outcome = cluster_core::Outcome::kUnavailable;
   if (!journal_->try_again()) {
     const std::string text = "the cluster cannot write its journal; it takes no jobs until there is space";
     return server_->send(connection, refusal_answer(outcome, text));
@@ -335,7 +339,8 @@ void ClusterProcess::take_request(std::uint64_t connection, const Peer& peer, co
     return server_->send(connection, problem.empty() ? start_yourself_answer() : refusal_answer(outcome, problem));
   }
   if (submit.spec.arguments.empty()) {
-    return server_->send(connection, refusal_answer(jobs::Outcome::kInvalid, "arguments of the run are missing"));
+    return server_->send(connection,
+                         refusal_answer(cluster_core::Outcome::kInvalid, "arguments of the run are missing"));
   }
   submit.request = connection;
   submit.owner = owner;
@@ -349,7 +354,7 @@ void ClusterProcess::take_message(std::uint64_t connection, const Peer& peer, co
   if (!message.ok()) {
     const bool was_run = runs_.contains(connection);
     refuse(connection, message.error().message);
-    if (was_run) give(jobs::Disconnected{connection});
+    if (was_run) give(cluster_core::Disconnected{connection});
     return;
   }
   const bool joined = runs_.contains(connection);
@@ -358,10 +363,10 @@ void ClusterProcess::take_message(std::uint64_t connection, const Peer& peer, co
   } else if (const auto* report = std::get_if<Report>(&*message); report != nullptr && joined) {
     take_report(connection, *report);
   } else if (const auto* ended = std::get_if<Ended>(&*message); ended != nullptr && joined) {
-    give(jobs::RunEnded{connection, ended->status});
+    give(cluster_core::RunEnded{connection, ended->status});
   } else {
     refuse(connection, joined ? "it has joined already" : "a run's first line must be its join");
-    if (joined) give(jobs::Disconnected{connection});
+    if (joined) give(cluster_core::Disconnected{connection});
   }
 }
 
@@ -370,7 +375,7 @@ void ClusterProcess::take_join(std::uint64_t connection, const Peer& peer, const
   const auto holds = slots_from(join.holds, problem);
   if (join.protocol != kLeaseProtocol) problem = "this cluster speaks version 1 of the protocol of runs";
   if (!problem.empty() || !holds) return refuse(connection, problem);
-  jobs::Join event;
+  cluster_core::Join event;
   event.connection = connection;
   event.owner = owner_of(peer);
   event.limits = options_.settings.limits(event.owner);
@@ -404,9 +409,9 @@ void ClusterProcess::take_report(std::uint64_t connection, const Report& report)
   const auto holds = slots_from(report.holds, problem);
   if (!holds) {
     refuse(connection, problem);
-    return give(jobs::Disconnected{connection});
+    return give(cluster_core::Disconnected{connection});
   }
-  jobs::Report event;
+  cluster_core::Report event;
   event.connection = connection;
   event.lease = report.lease;
   event.holds = *holds;
@@ -435,8 +440,9 @@ void ClusterProcess::take_report(std::uint64_t connection, const Report& report)
   give(event);
 }
 
-std::optional<jobs::Slots> ClusterProcess::slots_from(const std::vector<HostSlots>& holds, std::string& problem) const {
-  jobs::Slots slots;
+std::optional<cluster_core::Slots> ClusterProcess::slots_from(const std::vector<HostSlots>& holds,
+                                                              std::string& problem) const {
+  cluster_core::Slots slots;
   const auto& hosts = cluster_->hosts();
   for (const HostSlots& one : holds) {
     const auto found =
@@ -453,7 +459,7 @@ std::optional<jobs::Slots> ClusterProcess::slots_from(const std::vector<HostSlot
   return slots;
 }
 
-std::vector<HostSlots> ClusterProcess::named(const jobs::Slots& slots) const {
+std::vector<HostSlots> ClusterProcess::named(const cluster_core::Slots& slots) const {
   std::vector<HostSlots> list;
   for (const auto slot : slots) {
     const auto& host = cluster_->hosts()[slot.host];
@@ -463,7 +469,7 @@ std::vector<HostSlots> ClusterProcess::named(const jobs::Slots& slots) const {
   return list;
 }
 
-jobs::Owner ClusterProcess::owner_of(const Peer& peer) const {
+cluster_core::Owner ClusterProcess::owner_of(const Peer& peer) const {
   const passwd* const entry = ::getpwuid(peer.uid);
   const std::string name = entry == nullptr ? std::to_string(peer.uid) : entry->pw_name;
   return {peer.uid, name, peer.uid == ::geteuid() || peer.uid == 0};

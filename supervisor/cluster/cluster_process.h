@@ -27,19 +27,21 @@
 
 namespace elastictrain::cluster {
 
-using FindBroken = std::function<std::optional<std::string>(const jobs::Cluster&)>;
-std::optional<std::string> first_broken_rule(const jobs::Cluster& cluster);
+using FindBroken = std::function<std::optional<std::string>(const cluster_core::Cluster&)>;
+std::optional<std::string> first_broken_rule(const cluster_core::Cluster& cluster);
 
 struct ClusterOptions {
   std::string name;
   std::string directory;
   bool everyone = false;                        // other users may use it
   std::uint64_t journal_max_bytes = 64u << 20;  // above which the journal is shortened
-  jobs::Settings settings;
+  cluster_core::Settings settings;
   policy::Outside policy;  // decides if settings.outside
   std::function<void(const std::string&)> say;
-  std::function<jobs::Probed(const jobs::Job&)> probe;  // what has become of a run whose connection was lost
-  std::function<void(const jobs::Cluster&)> begun;      // hosts and jobs are known, requests are answered; may be empty
+  std::function<cluster_core::Probed(const cluster_core::Job&)>
+      probe;  // what has become of a run whose connection was lost
+  std::function<void(const cluster_core::Cluster&)>
+      begun;  // hosts and jobs are known, requests are answered; may be empty
   // A rule is broken. Nothing of that step was written or sent, and nothing is done any more.
   std::function<void(const std::string& rule)> broken;
   // The first rule that does not hold, or nothing. For tests, which break one.
@@ -48,9 +50,9 @@ struct ClusterOptions {
 
 // What a source of hosts that grows by helper jobs is told.
 struct GrowthInputs {
-  std::vector<launcher::Host> helpers;                      // that the previous process had
-  std::function<std::optional<jobs::SlotDemand>()> demand;  // nothing: not known yet
-  std::function<void(const jobs::HelpersChanged&)> changed;
+  std::vector<launcher::Host> helpers;                              // that the previous process had
+  std::function<std::optional<cluster_core::SlotDemand>()> demand;  // nothing: not known yet
+  std::function<void(const cluster_core::HelpersChanged&)> changed;
 };
 using MakeHosts = std::function<std::unique_ptr<launcher::HostSource>(GrowthInputs)>;
 
@@ -69,24 +71,24 @@ class ClusterProcess {
   GrowthInputs growth_inputs();
   void begin(const std::vector<launcher::Host>& hosts);
   void poll_hosts();
-  void give(const jobs::Event& event);
-  void carry_out(const jobs::Actions& actions);
+  void give(const cluster_core::Event& event);
+  void carry_out(const cluster_core::Actions& actions);
   bool is_broken();
   void shorten_journal();
   void arm();
 
-  void act(const jobs::Write&) {}
-  void act(const jobs::Answer& answer);
-  void act(const jobs::Welcome& welcome);
-  void act(const jobs::Refuse& refuse);
-  void act(const jobs::SendLease& lease);
-  void act(const jobs::SendPlace& place);
-  void act(const jobs::SendEnd& end);
-  void act(const jobs::StartRun& start);
-  void act(const jobs::SignalRun& signal);
-  void act(const jobs::Probe& probe);
-  void act(const jobs::Tell& tell);
-  void act(const jobs::AskPolicy& ask);
+  void act(const cluster_core::Write&) {}
+  void act(const cluster_core::Answer& answer);
+  void act(const cluster_core::Welcome& welcome);
+  void act(const cluster_core::Refuse& refuse);
+  void act(const cluster_core::SendLease& lease);
+  void act(const cluster_core::SendPlace& place);
+  void act(const cluster_core::SendEnd& end);
+  void act(const cluster_core::StartRun& start);
+  void act(const cluster_core::SignalRun& signal);
+  void act(const cluster_core::Probe& probe);
+  void act(const cluster_core::Tell& tell);
+  void act(const cluster_core::AskPolicy& ask);
 
   Status open_policy();
   void take_answer(policy::OutsideSharing::Answer answer);
@@ -96,15 +98,15 @@ class ClusterProcess {
   void take_join(std::uint64_t connection, const Peer& peer, const Join& join);
   void take_report(std::uint64_t connection, const Report& report);
   void refuse(std::uint64_t connection, const std::string& text);
-  std::optional<jobs::Slots> slots_from(const std::vector<HostSlots>& holds, std::string& problem) const;
-  std::vector<HostSlots> named(const jobs::Slots& slots) const;
-  jobs::Owner owner_of(const Peer& peer) const;
+  std::optional<cluster_core::Slots> slots_from(const std::vector<HostSlots>& holds, std::string& problem) const;
+  std::vector<HostSlots> named(const cluster_core::Slots& slots) const;
+  cluster_core::Owner owner_of(const Peer& peer) const;
   double now_s() const;
 
   asio::io_context& io_;
   ClusterOptions options_;
   MakeHosts make_hosts_;
-  std::unique_ptr<jobs::Cluster> cluster_;
+  std::unique_ptr<cluster_core::Cluster> cluster_;
   std::optional<ClusterPlace> place_;
   std::unique_ptr<ClusterJournal> journal_;
   std::uint64_t journal_most_bytes_ = 0;

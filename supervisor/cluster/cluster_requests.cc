@@ -19,17 +19,17 @@ constexpr std::uint64_t kPriorityShift = 1000;  // from -1000 to 1000
 
 constexpr int kBrokenStatus = 70;
 
-int status_of(jobs::Outcome outcome) {
+int status_of(cluster_core::Outcome outcome) {
   switch (outcome) {
-    case jobs::Outcome::kDone:
+    case cluster_core::Outcome::kDone:
       return 0;
-    case jobs::Outcome::kInvalid:
+    case cluster_core::Outcome::kInvalid:
       return 78;
-    case jobs::Outcome::kUnavailable:
+    case cluster_core::Outcome::kUnavailable:
       return 69;
-    case jobs::Outcome::kNotPermitted:
+    case cluster_core::Outcome::kNotPermitted:
       return 77;
-    case jobs::Outcome::kFull:
+    case cluster_core::Outcome::kFull:
       return 75;
   }
   return kBrokenStatus;
@@ -63,8 +63,8 @@ std::int32_t priority_in(const nlohmann::json& object, std::string& problem) {
   return static_cast<std::int32_t>(value);
 }
 
-jobs::JobSpec spec_from(LineReader& in, const nlohmann::json& object, std::string& problem) {
-  jobs::JobSpec spec;
+cluster_core::JobSpec spec_from(LineReader& in, const nlohmann::json& object, std::string& problem) {
+  cluster_core::JobSpec spec;
   spec.name = in.name("name");
   spec.working_directory = in.text("working_directory");
   spec.min = in.whole("min", 1, kMaxLeasedSlots);
@@ -88,21 +88,21 @@ Result<ClientRequest> parse_submit(const nlohmann::json& object) {
   if (found == object.end() || !found->is_object()) return Error{ErrorCode::kInvalid, "submit needs a job, an object"};
   std::string problem;
   LineReader in(*found, "job", problem);
-  jobs::Submit submit;
+  cluster_core::Submit submit;
   submit.spec = spec_from(in, *found, problem);
   if (!problem.empty()) return Error{ErrorCode::kInvalid, problem};
   return ClientRequest(std::move(submit));
 }
 
-std::optional<jobs::Order> order_in(const std::string& command) {
-  if (command == "cancel") return jobs::Order::kCancel;
-  if (command == "pause") return jobs::Order::kPause;
-  if (command == "resume") return jobs::Order::kResume;
-  if (command == "priority") return jobs::Order::kPriority;
+std::optional<cluster_core::Order> order_in(const std::string& command) {
+  if (command == "cancel") return cluster_core::Order::kCancel;
+  if (command == "pause") return cluster_core::Order::kPause;
+  if (command == "resume") return cluster_core::Order::kResume;
+  if (command == "priority") return cluster_core::Order::kPriority;
   return std::nullopt;
 }
 
-Object places_json(const jobs::Slots& slots, const std::vector<jobs::HostLine>& hosts) {
+Object places_json(const cluster_core::Slots& slots, const std::vector<cluster_core::HostLine>& hosts) {
   Object list = Object::array();
   for (const auto slot : slots) {
     const std::string& name = hosts[slot.host].name;
@@ -112,14 +112,14 @@ Object places_json(const jobs::Slots& slots, const std::vector<jobs::HostLine>& 
   return list;
 }
 
-Object job_json(const jobs::Job& job, const jobs::Cluster& cluster, const ClusterFacts& facts) {
+Object job_json(const cluster_core::Job& job, const cluster_core::Cluster& cluster, const ClusterFacts& facts) {
   const auto& book = cluster.book();
   Object out;
-  out["id"] = jobs::id_text(job.id);
+  out["id"] = cluster_core::id_text(job.id);
   out["name"] = job.spec.name;
   out["user"] = job.owner.name;
   out["uid"] = job.owner.uid;
-  out["phase"] = jobs::name_of(job.phase);
+  out["phase"] = cluster_core::name_of(job.phase);
   out["why"] = job.why;
   out["priority"] = job.spec.priority;
   out["paused"] = job.paused;
@@ -134,8 +134,8 @@ Object job_json(const jobs::Job& job, const jobs::Cluster& cluster, const Cluste
   out["slots"] = book.in_use(job.id);
   out["share"] = job.share;
   const auto beside = book.lease(job.id).beside;
-  out["beside"] = beside == 0 ? Object() : Object(jobs::id_text(beside));
-  out["leased"] = places_json(works ? book.lease(job.id).slots : jobs::Slots(), cluster.hosts());
+  out["beside"] = beside == 0 ? Object() : Object(cluster_core::id_text(beside));
+  out["leased"] = places_json(works ? book.lease(job.id).slots : cluster_core::Slots(), cluster.hosts());
   out["stands_on"] = places_json(book.parked(job.id), cluster.hosts());
   if (job.move) {
     out["moving"] = {{"from", places_json(job.move->from, cluster.hosts())},
@@ -165,7 +165,7 @@ Object job_json(const jobs::Job& job, const jobs::Cluster& cluster, const Cluste
   return out;
 }
 
-Object helpers_json(const jobs::Cluster& cluster, const ClusterFacts& facts) {
+Object helpers_json(const cluster_core::Cluster& cluster, const ClusterFacts& facts) {
   Object out;
   out["hosts"] = Object::array();
   for (const auto& host : cluster.helpers()) {
@@ -193,22 +193,23 @@ Result<ClientRequest> parse_client_request(const nlohmann::json& object) {
   const auto order = order_in(command);
   if (!order)
     return Error{ErrorCode::kInvalid, "unknown command; there are submit, queue, cancel, pause, resume, priority"};
-  jobs::Command request;
+  cluster_core::Command request;
   request.order = *order;
   request.job = in.name("job");
-  if (problem.empty() && request.order == jobs::Order::kPriority) request.priority = priority_in(object, problem);
+  if (problem.empty() && request.order == cluster_core::Order::kPriority)
+    request.priority = priority_in(object, problem);
   if (!problem.empty()) return Error{ErrorCode::kInvalid, problem};
   return ClientRequest(std::move(request));
 }
 
-std::string answer_of(const jobs::Answer& answer) {
-  if (answer.outcome != jobs::Outcome::kDone) return refusal_answer(answer.outcome, answer.text);
+std::string answer_of(const cluster_core::Answer& answer) {
+  if (answer.outcome != cluster_core::Outcome::kDone) return refusal_answer(answer.outcome, answer.text);
   Object out = {{"ok", true}, {"text", answer.text}};
-  if (answer.job != 0) out["job"] = jobs::id_text(answer.job);
+  if (answer.job != 0) out["job"] = cluster_core::id_text(answer.job);
   return json_text(out);
 }
 
-std::string refusal_answer(jobs::Outcome outcome, const std::string& text) {
+std::string refusal_answer(cluster_core::Outcome outcome, const std::string& text) {
   return json_text(Object{{"ok", false}, {"status", status_of(outcome)}, {"text", text}});
 }
 
@@ -225,13 +226,13 @@ std::string start_yourself_answer() {
   return json_text(Object{{"ok", true}, {"start", "self"}});
 }
 
-std::string queue_answer(const jobs::Cluster& cluster, const ClusterFacts& facts) {
+std::string queue_answer(const cluster_core::Cluster& cluster, const ClusterFacts& facts) {
   Object out;
   out["name"] = facts.name;
   out["policy"] = cluster.settings().policy;
   if (!cluster.policy_problem().empty()) {
     out["policy_problem"] = cluster.policy_problem();
-    out["decides"] = jobs::kStandIn;
+    out["decides"] = cluster_core::kStandIn;
   }
   out["slots"] = cluster.slots();
   std::size_t leased = 0;
@@ -248,7 +249,7 @@ std::string queue_answer(const jobs::Cluster& cluster, const ClusterFacts& facts
   }
   out["leased"] = leased;
   out["waiting"] = Object::array();
-  for (const auto id : cluster.waiting()) out["waiting"].push_back(jobs::id_text(id));
+  for (const auto id : cluster.waiting()) out["waiting"].push_back(cluster_core::id_text(id));
   return json_text(Object{{"ok", true}, {"cluster", std::move(out)}});
 }
 

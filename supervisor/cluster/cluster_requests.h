@@ -25,12 +25,12 @@ namespace elastictrain::cluster {
 struct QueueRequest {};
 
 // Owner, limits and request are for the caller to fill in.
-using ClientRequest = std::variant<QueueRequest, jobs::Submit, jobs::Command>;
+using ClientRequest = std::variant<QueueRequest, cluster_core::Submit, cluster_core::Command>;
 
 Result<ClientRequest> parse_client_request(const nlohmann::json& object);
 
-std::string answer_of(const jobs::Answer& answer);
-std::string refusal_answer(jobs::Outcome outcome, const std::string& text);
+std::string answer_of(const cluster_core::Answer& answer);
+std::string refusal_answer(cluster_core::Outcome outcome, const std::string& text);
 std::string start_yourself_answer();
 // To the request that broke a rule of the cluster.
 std::string broken_answer(const std::string& rule);
@@ -41,6 +41,6 @@ struct ClusterFacts {
   bool journal_fails = false;
 };
 // The answer to QueueRequest: the cluster, its hosts, and all jobs that have not been forgotten.
-std::string queue_answer(const jobs::Cluster& cluster, const ClusterFacts& facts);
+std::string queue_answer(const cluster_core::Cluster& cluster, const ClusterFacts& facts);
 
 }  // namespace elastictrain::cluster

@@ -31,7 +31,7 @@ std::string last_line(const std::string& text) {
 }  // namespace
 
 struct RunStarter::Child {
-  jobs::JobId job = 0;
+  cluster_core::JobId job = 0;
   std::uint32_t attempt = 0;
   std::unique_ptr<launcher::Process> process;
   std::array<char, 4096> block{};
@@ -46,7 +46,7 @@ RunStarter::~RunStarter() {
   for (const auto& [job, child] : children_) child->reported = true;
 }
 
-void RunStarter::start(const jobs::Job& job, bool resume) {
+void RunStarter::start(const cluster_core::Job& job, bool resume) {
   const auto child = std::make_shared<Child>();
   child->job = job.id;
   child->attempt = job.attempt;
@@ -60,7 +60,7 @@ void RunStarter::start(const jobs::Job& job, bool resume) {
   }
   std::vector<std::string> changes = job.spec.environment;
   changes.push_back("ELASTICTRAIN_CLUSTER=" + cluster_directory_ + "/");
-  changes.push_back("ELASTICTRAIN_JOB=" + jobs::id_text(job.id));
+  changes.push_back("ELASTICTRAIN_JOB=" + cluster_core::id_text(job.id));
   spec.environment = launcher::merge_environment(launcher::own_environment(), changes);
   spec.working_directory = job.spec.working_directory;
   spec.standard_output = launcher::Stream::kNull;
@@ -107,7 +107,7 @@ void RunStarter::read_error(const std::shared_ptr<Child>& child) {
 void RunStarter::report(const std::shared_ptr<Child>& child) {
   if (!child->exited) return;
   child->reported = true;
-  jobs::ProcessEnded ended;
+  cluster_core::ProcessEnded ended;
   ended.job = child->job;
   ended.attempt = child->attempt;
   ended.by_signal = child->status.signal != 0;
@@ -118,7 +118,7 @@ void RunStarter::report(const std::shared_ptr<Child>& child) {
   ended_(ended);
 }
 
-void RunStarter::signal(const jobs::Job& job, int number) {
+void RunStarter::signal(const cluster_core::Job& job, int number) {
   const auto found = children_.find(job.id);
   if (found != children_.end() && found->second->process != nullptr) return found->second->process->signal(number);
   launcher::signal_marked(static_cast<pid_t>(job.pid), job.process_mark, number);

@@ -19,7 +19,7 @@ namespace elastictrain::cluster {
 
 class RunStarter {
  public:
-  using Ended = std::function<void(const jobs::ProcessEnded&)>;
+  using Ended = std::function<void(const cluster_core::ProcessEnded&)>;
 
   RunStarter(asio::io_context& io, std::string cluster_directory, Ended ended)
       : io_(io), cluster_directory_(std::move(cluster_directory)), ended_(std::move(ended)) {}
@@ -28,10 +28,10 @@ class RunStarter {
   RunStarter& operator=(const RunStarter&) = delete;
 
   // Calls `ended` later in any case.
-  void start(const jobs::Job& job, bool resume);
+  void start(const cluster_core::Job& job, bool resume);
   // To the process that was started for the job, or, if this process did not start it, to the one that has joined, as
   // long as that lives.
-  void signal(const jobs::Job& job, int number);
+  void signal(const cluster_core::Job& job, int number);
 
  private:
   struct Child;
@@ -41,7 +41,7 @@ class RunStarter {
   asio::io_context& io_;
   std::string cluster_directory_;
   Ended ended_;
-  std::map<jobs::JobId, std::shared_ptr<Child>> children_;  // the newest of each job
+  std::map<cluster_core::JobId, std::shared_ptr<Child>> children_;  // the newest of each job
 };
 
 }  // namespace elastictrain::cluster

@@ -63,7 +63,7 @@ static void agent_came_back(Run& run, Agent& agent, const std::vector<WorkerId>&
     const bool lives = std::find(living.begin(), living.end(), id) != living.end();
     if (lives) {
       resend(run, worker);
-    } else if (!worker.greeted() && !worker.seated()) {
+    } else if (!worker.greeted() && !worker.assigned()) {
       // The order to start it was lost with the connection, or its exit is reported next and finds it gone.
       run.out.journal(record::SpawnLost{id});
       remove_worker(run, id);
@@ -173,7 +173,7 @@ static void lose_workers(Run& run, Agent& agent, const std::string& reason) {
   for (WorkerId id : workers) {
     const Worker& worker = *run.roster.worker(id);
     const bool over = worker.finished() || worker.left() || worker.dying();
-    const bool counts = worker.seated() || plain;
+    const bool counts = worker.assigned() || plain;
     if (!over && counts) failed.push_back(name_of(run, worker));
     if (!over && !counts) {
       run.out.journal(record::Dropped{id, "host " + agent.host + " is lost"});
@@ -271,7 +271,7 @@ void worker_vanished(Run& run, const Worker& gone) {
   remove_worker(run, worker.id);
   if (worker.left() || worker.dying() || worker.finished()) return;
   const std::string what = "is gone, and its agent does not know how it ended";
-  if (!worker.seated()) {
+  if (!worker.assigned()) {
     drop_joiner(run, worker, what, Retry::kOnce);
     return;
   }
@@ -339,7 +339,7 @@ static void restore_roster(Run& run, const Resumed& event) {
   for (const Resumed::WorkerPlace& place : event.workers) {
     if (run.roster.agent(place.agent) == nullptr) continue;
     Worker& worker = run.roster.restore_worker(place.worker, {place.agent, place.slot});
-    if (run.end.finished.contains(place.worker)) worker.seat = Seat::kFinished;
+    if (run.end.finished.contains(place.worker)) worker.assignment = Assignment::kFinished;
     worker.is_first =
         event.first ? place.worker == *event.first : !event.members.empty() && place.worker == event.members.front();
     worker.may_lead = worker.is_first && run.settings.keeps_first;
@@ -363,9 +363,9 @@ static void restore_generation(Run& run, const Resumed& event) {
   run.training.learning_rate_factor = event.learning_rate_factor;
   run.training.synchronization = event.synchronization;
   run.takeover.unsettled = event.unsettled;
-  std::vector<WorkerId> seated;
+  std::vector<WorkerId> assigned;
   std::set<WorkerId> once;
-  const auto seat = [&](WorkerId id, std::uint32_t share) {
+  const auto assignment = [&](WorkerId id, std::uint32_t share) {
     Worker* worker = run.roster.worker(id);
     if (worker == nullptr) {
       // Its exit was recorded, but not the consequence; if it had finished there is none.
@@ -373,20 +373,20 @@ static void restore_generation(Run& run, const Resumed& event) {
       return;
     }
     if (!once.insert(id).second) return;
-    worker->take_seat();
+    worker->take_assignment();
     worker->share = share;
-    seated.push_back(id);
+    assigned.push_back(id);
   };
   for (std::size_t rank = 0; rank < event.members.size(); ++rank) {
-    seat(event.members[rank], rank < event.shares.size() ? event.shares[rank] : 0);
+    assignment(event.members[rank], rank < event.shares.size() ? event.shares[rank] : 0);
   }
-  for (WorkerId id : event.unsettled_members) seat(id, 0);
-  run.training.generation = seated.empty() ? 0 : event.generation;
-  run.training.restarting = seated.empty() && (event.restarting || !run.training.lineage.empty());
-  run.startup.elastic = run.training.generation != 0 || !seated.empty() || run.training.restarting;
+  for (WorkerId id : event.unsettled_members) assignment(id, 0);
+  run.training.generation = assigned.empty() ? 0 : event.generation;
+  run.training.restarting = assigned.empty() && (event.restarting || !run.training.lineage.empty());
+  run.startup.elastic = run.training.generation != 0 || !assigned.empty() || run.training.restarting;
   run.startup.spawned = run.startup.spawned || run.training.restarting;
   run.training.size_reason = "the run was taken over";
-  run.training.set_members(std::move(seated));
+  run.training.set_members(std::move(assigned));
   // A run of a cluster has its hosts, even if the cluster does not repeat its lease.
   const bool begins = run.settings.leased && !run.startup.spawned && !run.roster.agents().empty();
   if (begins && run.desired.lease.slots >= run.settings.min_workers) {
@@ -394,7 +394,7 @@ static void restore_generation(Run& run, const Resumed& event) {
     run.startup.timer = run.out.arm({TimerKind::kStart, {}, {}}, run.out.now() + run.settings.start_timeout);
   }
   run.takeover.waiting = (run.startup.spawned || begins) && !run.roster.agents().empty();
-  run.hangs.seat(run.training.generation, run.roster.unfinished(run.training.members));
+  run.hangs.assignment(run.training.generation, run.roster.unfinished(run.training.members));
 }
 
 void on(Run& run, const Resumed& event) {
@@ -432,7 +432,7 @@ void advance_takeover(Run& run) {
   run.takeover.waiting = false;
   run.out.look_again();
   for (auto& [id, worker] : run.roster.workers()) {
-    if (!worker.ready() && !worker.seated() && !worker.dying() && run.startup.elastic && worker.timer == 0)
+    if (!worker.ready() && !worker.assigned() && !worker.dying() && run.startup.elastic && worker.timer == 0)
       expect_ready(run, worker);
   }
   const bool over = !run.end.finished.empty() && run.roster.nobody_trains();

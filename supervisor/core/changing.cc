@@ -158,11 +158,11 @@ void commit_change(Run& run) {
   run.out.send(to, protocol::Commit{run.change.generation});
   if (run.recovery.active()) fence_accounts(run, {run.change.generation, run.recovery.resume_step + 1});
   begin_probation(run);
-  for (WorkerId id : run.change.members) run.roster.worker(id)->take_seat();
+  for (WorkerId id : run.change.members) run.roster.worker(id)->take_assignment();
   run.change.stage = Stage::kCommitted;
   run.change.waiting = {to.begin(), to.end()};
   if (run.recovery.active() || run.training.generation == 0)
-    run.hangs.seat(run.change.generation, run.roster.unfinished(run.change.members));
+    run.hangs.assignment(run.change.generation, run.roster.unfinished(run.change.members));
   for (WorkerId id : run.change.members) run.hangs.watch(id);
   run.out.look_again();
 }
@@ -290,7 +290,7 @@ void on_message(Run& run, Worker& worker, const protocol::WorkerActive& message)
     fence_accounts(run, {message.generation, message.first_step});
   }
   const bool awaited = of_change && run.change.waiting.erase(worker.id) > 0;
-  if (!worker.seated() && !worker.finished() && !worker.dying()) end_stray(run, worker);
+  if (!worker.assigned() && !worker.finished() && !worker.dying()) end_stray(run, worker);
   if (!first && !awaited) return;
   run.out.journal(record::Active{worker.id, message.generation, message.first_step, message.state_transfer_bytes});
   if (!awaited) return;
@@ -307,7 +307,7 @@ void on_message(Run& run, Worker& worker, const protocol::WorkerLeft& message) {
                                            : run.takeover.unsettled && message.generation <= run.training.issued;
   const bool late = worker.trains() && ended;
   if (in_time ? run.change.waiting.erase(worker.id) == 0 : !late) return;
-  worker.seat = Seat::kLeft;
+  worker.assignment = Assignment::kLeft;
   run.end.left_in_order = run.end.left_in_order || run.end.mode == EndMode::kDraining;
   run.out.journal(record::Left{worker.id, message.generation, message.last_step});
   expect_exit(run, worker);
@@ -324,7 +324,7 @@ void on_message(Run& run, Worker& worker, const protocol::WorkerFinished& messag
   if (worker.finished() || worker.left() || (!run.training.is_member(worker.id) && !run.change.in_flight(worker.id)))
     return;
   if (message.alone && ended_alone(run, worker)) return;
-  worker.seat = Seat::kFinished;
+  worker.assignment = Assignment::kFinished;
   run.end.finished.insert(worker.id);
   run.hangs.forget(worker.id);
   run.out.journal(record::Finished{worker.id, message.last_step});
@@ -356,7 +356,7 @@ void complete_change(Run& run) {
   }
   run.training.set_members(run.change.members);
   run.training.generation = run.change.generation;
-  run.hangs.seat(run.training.generation, run.roster.unfinished(run.training.members));
+  run.hangs.assignment(run.training.generation, run.roster.unfinished(run.training.members));
   trust_hosts(run);
   if (run.training.members.size() >= run.training.size_before_loss || !recovered) run.training.size_before_loss = 0;
   if (!run.training.members.empty()) begin_generation(run);
@@ -385,7 +385,7 @@ void complete_change(Run& run) {
   if (!run.training.members.empty()) run.out.tell(Tell::Level::kInfo, run.training.last_change);
   run.change = Change{};
   ET_CHECK(!run.recovery.active(), "a complete generation ends the recovery before it");
-  // Joiners of a recovery that another one followed wait for a first seat again.
+  // Joiners of a recovery that another one followed wait for a first assignment again.
   if (run.end.mode == EndMode::kFinishing || run.end.mode == EndMode::kDraining) dismiss_others(run);
   run.out.look_again();
 }

@@ -36,14 +36,14 @@ static void judge_unfinished_exit(Run& run, const Worker& worker, const WorkerEx
   const bool good = event.signal == 0 && event.exit_code == 0;
   const std::string what = (good ? "exited before its training ended: it " : "") + exit_text(event);
   const std::string detail = last_words(event);
-  const bool first_start = run.training.generation == 0 && !run.training.restarting && !worker.seated() && !good;
+  const bool first_start = run.training.generation == 0 && !run.training.restarting && !worker.assigned() && !good;
   const bool counts = !run.startup.elastic || run.change.plans(worker.id);
   if (first_start && counts) {
     if (run.startup.is_plain() && restart_plain(run, name_of(run, worker) + " " + what)) return;
     fail_run(run, exit_status_of(event), name_of(run, worker) + " " + what + detail);
     return;
   }
-  if (!worker.seated()) {
+  if (!worker.assigned()) {
     drop_joiner(run, worker, what + detail, Retry::kOnce);
     if (good) ended_before_joining(run, name_of(run, worker) + " " + what + detail);
     return;

@@ -97,7 +97,7 @@ static void halted_by_itself(Run& run, Worker& worker, const protocol::WorkerHal
 
 void on_message(Run& run, Worker& worker, const protocol::WorkerHalted& message) {
   if (message.disagrees) return on_disagreement(run, worker, message);
-  const bool is_stray = !worker.seated() && !worker.dying() && message.in_loop && message.generation != 0;
+  const bool is_stray = !worker.assigned() && !worker.dying() && message.in_loop && message.generation != 0;
   if (is_stray) return end_stray(run, worker);
   if (!worker.trains()) return;
   if (message.fence == 0) {
@@ -129,7 +129,7 @@ void halt_timed_out(Run& run) {
 }
 
 // From the answers of the workers that still run; another loss may have changed which of them hold the newest state.
-static void seat_survivors(Run& run) {
+static void assign_survivors(Run& run) {
   run.recovery.resume_step = 0;
   bool anybody = false;
   const std::vector<WorkerId> living = run.recovery.living(run.roster);
@@ -144,20 +144,20 @@ static void seat_survivors(Run& run) {
     return answer.has_state && answer.has_gradients && answer.in_loop &&
            answer.committed_step == run.recovery.resume_step;
   });
-  std::vector<WorkerId> seated;
+  std::vector<WorkerId> assigned;
   std::vector<WorkerId> behind;
   for (WorkerId id : living) {
     Worker& worker = *run.roster.worker(id);
     if (!worker.halted->in_loop) {
-      worker.seat = Seat::kNone;
+      worker.assignment = Assignment::kNone;
     } else if (anybody && run.recovery.holds_state(run.roster.worker(id))) {
-      seated.push_back(id);
+      assigned.push_back(id);
     } else {
       behind.push_back(id);
     }
   }
-  seated.insert(seated.end(), behind.begin(), behind.end());
-  run.training.set_members(std::move(seated));
+  assigned.insert(assigned.end(), behind.begin(), behind.end());
+  run.training.set_members(std::move(assigned));
 }
 
 // Every remaining worker has answered: which step counts, and which workers hold its state?
@@ -176,7 +176,7 @@ static void settle_halt(Run& run) {
     if (newest == run.recovery.taken) run.training.remember(newest, run.recovery.taken_first_step);
   }
   run.change.stage = Stage::kGathering;
-  seat_survivors(run);
+  assign_survivors(run);
   std::vector<WorkerId> holders;
   for (WorkerId id : run.training.members) {
     if (run.recovery.holds_state(run.roster.worker(id))) holders.push_back(id);
@@ -278,10 +278,10 @@ static void lose_state(Run& run) {
   forget_generation(run);
   run.desired.hold = false;
   run.desired.replacements.clear();
-  // Workers that had a seat began without a checkpoint; those that wait for a first seat may still take one if there is
-  // no checkpoint, unless their process holds the state of another worker.
+  // Workers that had an assignment began without a checkpoint; those that wait for a first assignment may still take
+  // one if there is no checkpoint, unless their process holds the state of another worker.
   for (auto& [id, worker] : run.roster.workers()) {
-    const bool began_without = worker.seated() || worker.was_warm;
+    const bool began_without = worker.assigned() || worker.was_warm;
     if ((began_without || run.settings.has_checkpoints) && !worker.dying()) stop_worker(run, worker);
   }
   if (trained) {
@@ -295,7 +295,7 @@ static void lose_state(Run& run) {
 
 static void gather_recovery(Run& run) {
   if (run.change.retrying || run.end.mode == EndMode::kNow) return;
-  seat_survivors(run);
+  assign_survivors(run);
   if (run.training.members.empty() && all_ended_in_order(run)) {
     end_without_members(run);
     return;
@@ -367,7 +367,7 @@ void leave_out(Run& run, std::set<WorkerId> guilty, const std::string& why, Fail
   for (WorkerId id : guilty) {
     Worker* worker = run.roster.worker(id);
     if (worker == nullptr || run.end.mode == EndMode::kNow) continue;
-    if (worker->seated()) {
+    if (worker->assigned()) {
       end_hung(run, *worker, why, as);
     } else {
       expel_joiner(run, id, why);

@@ -342,7 +342,7 @@ static bool all_noticed(const Run& run) {
 
 static NoticeAnswer answer_to(const Worker& worker, bool all) {
   if (all) return NoticeAnswer::kOneOfAll;
-  return worker.seated() ? NoticeAnswer::kReplace : NoticeAnswer::kDismiss;
+  return worker.assigned() ? NoticeAnswer::kReplace : NoticeAnswer::kDismiss;
 }
 
 static void act_on_notice(Run& run, NoticeAnswer answer, Worker& worker) {

@@ -84,8 +84,8 @@ struct Training {
 
   bool is_member(WorkerId id) const { return member_set.contains(id); }
   void set_members(std::vector<WorkerId> next);
-  // False: it is known, or no worker began it. Known from the first member that takes its seat: the others may never
-  // report it, nor may a supervisor that fails now.
+  // False: it is known, or no worker began it. Known from the first member that takes its assignment: the others may
+  // never report it, nor may a supervisor that fails now.
   bool remember(Generation number, Step first_step);
 };
 

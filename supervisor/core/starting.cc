@@ -66,7 +66,7 @@ void on_message(Run& run, Worker& worker, const protocol::WorkerHello& message) 
   run.startup.elastic = true;
   run.out.look_again();
   for (auto& [id, other] : run.roster.workers()) {
-    if (!other.ready() && !other.seated() && !other.dying()) expect_ready(run, other);
+    if (!other.ready() && !other.assigned() && !other.dying()) expect_ready(run, other);
   }
 }
 
@@ -274,7 +274,7 @@ void begin_probation(Run& run) {
     if (const Worker* member = run.roster.worker(id)) epoch = std::max(epoch, member->heartbeat.epoch);
   }
   for (WorkerId id : run.change.members) {
-    if (!run.roster.worker(id)->seated()) run.probation.begin(id, run.change.generation, epoch);
+    if (!run.roster.worker(id)->assigned()) run.probation.begin(id, run.change.generation, epoch);
   }
 }
 
@@ -308,7 +308,7 @@ static void count_before_training(Run& run, const std::string& why) {
 
 // It ends by itself; how it ends tells nothing more.
 void on_message(Run& run, Worker& worker, const protocol::WorkerDeclines& message) {
-  if (worker.seated() || worker.dying()) return;
+  if (worker.assigned() || worker.dying()) return;
   const std::string why = "cannot join: " + message.reason;
   expect_exit(run, worker);
   drop_joiner(run, worker, why, Retry::kOnce);

@@ -79,10 +79,10 @@ struct GenerationPlan {
   std::uint64_t build_deadline_ms = 0;         // for building the communicator and for the state transfer
 
   // A recovery: not 0, and equal to the fence of the Abort that its members have answered. No member waits for a step
-  // boundary; each takes its seat where it halted. Members that are not joiners hold `resume_step`, keep the gradients
-  // of the step after it and repeat only its all-reduce; joiners receive the state of `resume_step` (a worker that was
-  // a member before and is behind, or has only part of the state, is one of them). Without members: the run stops here;
-  // `donors` are the workers that hold `resume_step`, and the first of them writes the checkpoint.
+  // boundary; each takes its assignment where it halted. Members that are not joiners hold `resume_step`, keep the
+  // gradients of the step after it and repeat only its all-reduce; joiners receive the state of `resume_step` (a worker
+  // that was a member before and is behind, or has only part of the state, is one of them). Without members: the run
+  // stops here; `donors` are the workers that hold `resume_step`, and the first of them writes the checkpoint.
   Generation fence = 0;
   Step resume_step = 0;
   // Earlier generations of this run, and the first step that each of them took part in, oldest first: a checkpoint of

@@ -83,8 +83,8 @@ struct WorkerHalted {
   bool in_loop = false;    // start() has returned: it can become a joiner again, but not go back to the start
   std::string reason;      // what failed, for people; empty in an answer
   // False for a worker that received the state of `committed_step` in a recovery and has not committed a step since:
-  // its part of the next step returned to the pool with the seat that it took. It holds the state like any other, but
-  // it joins again while other workers are left that also hold the gradients.
+  // its part of the next step returned to the pool with the assignment that it took. It holds the state like any other,
+  // but it joins again while other workers are left that also hold the gradients.
   bool has_gradients = true;
   // Values or calls that must be equal on all ranks are not: `reason` says which. Answered by Disagreed if no member is
   // newer than the others.
@@ -214,7 +214,7 @@ struct BoardGet {
 };
 
 // Last message of a rank of an MPI pool, whose process must not exit while others use MPI: this worker has ended, and
-// its process waits to become another one (Reseated). The agent keeps it and reports WorkerExited with success.
+// its process waits to become another one (Reassigned). The agent keeps it and reports WorkerExited with success.
 struct WorkerParked {
   Step last_step = 0;
 };
@@ -263,8 +263,8 @@ struct Orphaned {
 };
 
 // From the agent itself, instead of starting a process: the parked process is this worker from here on. It sends
-// WorkerHello and WorkerReady again and waits for a seat, as a new one does.
-struct Reseated {
+// WorkerHello and WorkerReady again and waits for an assignment, as a new one does.
+struct Reassigned {
   WorkerId worker;
 };
 
@@ -288,6 +288,6 @@ struct Disagreed {
 };
 
 using WorkerDown =
-    std::variant<Prepare, Commit, Cancel, Dismiss, Abort, Orphaned, Reseated, RunEpoch, BoardAnswer, Disagreed>;
+    std::variant<Prepare, Commit, Cancel, Dismiss, Abort, Orphaned, Reassigned, RunEpoch, BoardAnswer, Disagreed>;
 
 }  // namespace elastictrain::protocol

@@ -48,8 +48,8 @@ std::string message_text(const protocol::Abort& abort) {
 std::string message_text(const protocol::Orphaned& orphaned) {
   return "orphaned, " + orphaned.reason;
 }
-std::string message_text(const protocol::Reseated& reseated) {
-  return "reseated as " + to_string(reseated.worker);
+std::string message_text(const protocol::Reassigned& reassigned) {
+  return "reassigned as " + to_string(reassigned.worker);
 }
 std::string message_text(const protocol::RunEpoch& run) {
   return "the run is in epoch " + std::to_string(run.epoch);

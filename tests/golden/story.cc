@@ -103,7 +103,7 @@ class Story {
     const bool seconds = words.at(0).find("ms") == std::string::npos;
     const Instant until = now_ + Millis(number(words[0]) * (seconds ? 1000 : 1));
     while (now_ < until) {
-      for (AgentId id : alive_) feed(AgentReported{id, samples_.report(id, seats_)});
+      for (AgentId id : alive_) feed(AgentReported{id, samples_.report(id, assignments_)});
       advance(std::min<Instant>(now_ + Millis(250), until));
     }
   }
@@ -293,7 +293,7 @@ class Story {
     }
     is_resumed_ = true;
     generation_ = event.generation;
-    for (WorkerId id : event.members) seats_[id] = event.generation;
+    for (WorkerId id : event.members) assignments_[id] = event.generation;
     feed(event);
   }
 
@@ -301,7 +301,7 @@ class Story {
   void halt(const Words& words, bool has_state) {
     const Words who(words.begin() + 1, words.end());
     each(who, std::vector<WorkerId>(aborted_), [&](WorkerId id) {
-      say(id, protocol::WorkerHalted{fence_, seats_[id], number(words.at(0)), has_state, true, ""});
+      say(id, protocol::WorkerHalted{fence_, assignments_[id], number(words.at(0)), has_state, true, ""});
     });
   }
 
@@ -460,12 +460,12 @@ class Story {
       {"halts",
        [this](const Words& w) {
          const WorkerId id = worker(w.at(0));
-         say(id, protocol::WorkerHalted{0, seats_[id], 0, true, true, rest(w, 1)});
+         say(id, protocol::WorkerHalted{0, assignments_[id], 0, true, true, rest(w, 1)});
        }},
       {"disagrees",
        [this](const Words& w) {
          const WorkerId id = worker(w.at(0));
-         say(id, protocol::WorkerHalted{0, seats_[id], 0, true, true, rest(w, 1), true, true});
+         say(id, protocol::WorkerHalted{0, assignments_[id], 0, true, true, rest(w, 1), true, true});
        }},
       {"declines", [this](const Words& w) { say(worker(w.at(0)), protocol::WorkerDeclines{rest(w, 1)}); }},
       {"finished-alone",
@@ -501,13 +501,13 @@ class Story {
       {"active",
        [this](const Words& w) {
          each(w, std::vector<WorkerId>(members_), [this](WorkerId id) {
-           seats_[id] = generation_;
+           assignments_[id] = generation_;
            say(id, protocol::WorkerActive{generation_, first_step_, 0});
          });
        }},
-      {"seated",  // they have taken their seats, but cannot begin
+      {"assigned",  // they have taken their assignments, but cannot begin
        [this](const Words& w) {
-         each(w, std::vector<WorkerId>(members_), [this](WorkerId id) { seats_[id] = generation_; });
+         each(w, std::vector<WorkerId>(members_), [this](WorkerId id) { assignments_[id] = generation_; });
        }},
       {"left",
        [this](const Words& w) {
@@ -601,7 +601,7 @@ class Story {
   Step first_step_ = 0;
   Generation fence_ = 0;
   std::vector<WorkerId> aborted_;
-  std::map<WorkerId, Generation> seats_;
+  std::map<WorkerId, Generation> assignments_;
   std::uint64_t requests_ = 0;
   std::uint32_t tokens_ = 0;
   std::ostringstream out_;

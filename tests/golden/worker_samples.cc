@@ -49,11 +49,12 @@ void WorkerSamples::advance(Worker& worker) {
   heartbeat.place_ms = static_cast<std::uint64_t>(worker.elapsed.count());
 }
 
-protocol::AgentReport WorkerSamples::report(AgentId agent, const std::map<WorkerId, Generation>& seats) {
+protocol::AgentReport WorkerSamples::report(AgentId agent, const std::map<WorkerId, Generation>& assignments) {
   protocol::AgentReport report;
   for (auto& [id, worker] : workers_) {
     if (agents_[id] != agent) continue;
-    if (const auto seat = seats.find(id); seat != seats.end()) worker.heartbeat.generation = seat->second;
+    if (const auto assignment = assignments.find(id); assignment != assignments.end())
+      worker.heartbeat.generation = assignment->second;
     advance(worker);
     if (worker.stopped && worker.quiet < 2 * kPeriod) continue;
     report.workers.push_back(

@@ -23,7 +23,7 @@ class WorkerSamples {
   void at(WorkerId worker, Step step, std::uint64_t epoch);
 
   // Advances by one period.
-  protocol::AgentReport report(AgentId agent, const std::map<WorkerId, Generation>& seats);
+  protocol::AgentReport report(AgentId agent, const std::map<WorkerId, Generation>& assignments);
 
  private:
   struct Worker {

@@ -70,8 +70,8 @@ MUTANTS = {
     "fence_begins_late": (CORE + "pure/ledger.cc", "step >= after->first_step;", "step >= after->first_step + (MUTANT ? 1 : 0);",
                           CORE_TEST),
     # The session's step.
-    "lost_share_counts": (SESSION + "run_progress.cc", "const bool counts = !step.shares[rank].is_lost &&",
-                          "const bool counts = (MUTANT || !step.shares[rank].is_lost) &&", PARTS),
+    "lost_share_counts": (SESSION + "run_progress.cc", "        !step.shares[rank].is_lost && (",
+                          "        (MUTANT || !step.shares[rank].is_lost) && (", PARTS),
     "no_copy_is_restored": (SESSION + "gradients.cc", "    std::ranges::copy(bucket.copy, bucket.data);",
                             "    if (!MUTANT) std::ranges::copy(bucket.copy, bucket.data);", session("recovery")),
     "empty_batch_keeps_its_gradient": (

@@ -60,7 +60,8 @@ void WorkerProcess::audit_for_the_lost(const std::vector<WorkerId>& holders) {
     if (!holds(worker)) audits_for_others_.push_back({.steps = std::move(records), .of = worker});
   }
   const bool any_lost =
-      std::any_of(seat_.members.begin(), seat_.members.end(), [&](const Member& m) { return !holds(m.worker); }) ||
+      std::any_of(assignment_.members.begin(), assignment_.members.end(),
+                  [&](const Member& m) { return !holds(m.worker); }) ||
       std::any_of(next_shares_.begin(), next_shares_.end(), [&](const auto& share) { return !holds(share.worker); });
   if (!any_lost) return send_audits();
   // The worker cannot report the steps behind a state that it received, and the workers that could may be lost.
@@ -114,9 +115,9 @@ void WorkerProcess::checkpoint(bool in_background) {
   const bool writes = !in_background || rank() == 0;
   if (every == 0 || !writes || checkpoint_writing_ || !machine_.has_state()) return;
   Checkpoint written;
-  written.facts = {seat_.generation, progress_.committed_step, chain_};
+  written.facts = {assignment_.generation, progress_.committed_step, chain_};
   written.progress = progress_;
-  written.lineage = seat_.lineage;
+  written.lineage = assignment_.lineage;
   world_.oracle.writes_checkpoint(id_, written.facts);
   if (!in_background) {
     if (!world_.disk.full) world_.disk.checkpoints.push_back(std::move(written));
@@ -136,13 +137,13 @@ void WorkerProcess::checkpoint(bool in_background) {
 void WorkerProcess::load_checkpoint() {
   const bool asked = std::find(environment_.begin(), environment_.end(), "ELASTICTRAIN_RESUME=1") != environment_.end();
   if (!asked) return;
-  const auto chosen = world_.disk.choose(lineage_in_environment(), seat_.lineage);
+  const auto chosen = world_.disk.choose(lineage_in_environment(), assignment_.lineage);
   std::vector<CheckpointFacts> complete;
   for (const Checkpoint& each : world_.disk.checkpoints) complete.push_back(each.facts);
   world_.oracle.reads_checkpoint(id_, chosen ? std::optional(chosen->facts) : std::nullopt, complete);
   world_.log(id_, [&] {
     std::string text = "looks for a checkpoint, lineage " + lineage_in_environment() + ";";
-    for (const Fence& fence : seat_.lineage) {
+    for (const Fence& fence : assignment_.lineage) {
       text += " " + std::to_string(fence.generation) + ":" + std::to_string(fence.first_step);
     }
     return text + (chosen ? ": takes step " + std::to_string(chosen->facts.step) : ": finds none");
@@ -151,7 +152,7 @@ void WorkerProcess::load_checkpoint() {
   chain_ = chosen->facts.chain;
   progress_ = chosen->progress;
   std::vector<WorkerId> members;
-  for (const Member& member : seat_.members) members.push_back(member.worker);
+  for (const Member& member : assignment_.members) members.push_back(member.worker);
   world_.on_start_from_checkpoint(members);
 }
 

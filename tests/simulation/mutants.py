@@ -76,8 +76,8 @@ MUTANTS = {
         "    valid.push_back(identity);", {"no_fenced_checkpoint", "newest_checkpoint"}),
     "goes_on_behind_its_fence": (
         MACHINE,
-        ("  if (generation_ != 0 && generation_ <= fence_) effects_.emplace_back(AbortSeat{});\n",
-         "  if (seat_is_void()) {\n    place_ = Place::kHalted;"),
+        ("  if (generation_ != 0 && generation_ <= fence_) effects_.emplace_back(AbortAssignment{});\n",
+         "  if (assignment_is_void()) {\n    place_ = Place::kHalted;"),
         ("", "  if (false) {\n    place_ = Place::kHalted;"), {"behind_no_fence"}),
     "answer_before_settled": (
         MACHINE, "if (over_ || answered_ >= fence_ || !settled()) return;",
@@ -87,7 +87,7 @@ MUTANTS = {
         "    return upcoming.ready() && !upcoming.dead && upcoming.plan.fence == 0 && "
         "upcoming.plan.previous == generation_;",
         "    return !upcoming.dead && upcoming.plan.fence == 0 && upcoming.plan.previous == generation_;",
-        {"agreed_seat", "seat_after_commit"}),
+        {"agreed_assignment", "assignment_after_commit"}),
     "behind_but_goes_on": (
         MACHINE, "const bool joins = found->plan.members[*found->rank].joiner;", "const bool joins = false;",
         {"bit_identity", "state_is_latest", "same_collective", "one_first_step", "no_step_is_skipped"}),

@@ -118,7 +118,7 @@ void Oracle::check_recovery_members(const protocol::GenerationPlan& plan) {
   for (const protocol::Member& member : plan.members) {
     const Worker& worker = workers_[member.worker];
     const bool answered = worker.received.fence == plan.fence;
-    const bool in_a_generation = worker.seat != 0 && (worker.received.fence == 0 || worker.received.in_loop);
+    const bool in_a_generation = worker.assignment != 0 && (worker.received.fence == 0 || worker.received.in_loop);
     if (!answered && (in_a_generation || !member.joiner)) {
       violated("only_who_answered", name + " lists " + to_string(member.worker) + ", which has not answered fence " +
                                         std::to_string(plan.fence));
@@ -191,27 +191,29 @@ void Oracle::gone(WorkerId worker) {
 
 void Oracle::dismissed(WorkerId worker, bool trains) {
   const Worker& facts = workers_[worker];
-  if (!trains || facts.seat <= facts.given_up) return;
-  violated("no_member_is_dismissed", to_string(worker) + " is dismissed while it trains in " + name_of(facts.seat));
+  if (!trains || facts.assignment <= facts.given_up) return;
+  violated("no_member_is_dismissed",
+           to_string(worker) + " is dismissed while it trains in " + name_of(facts.assignment));
 }
 
 void Oracle::prepared(WorkerId worker, Generation generation) {
   plans_[generation].prepared.insert(worker);
 }
 
-void Oracle::seated(WorkerId worker, const protocol::GenerationPlan& plan) {
+void Oracle::assigned(WorkerId worker, const protocol::GenerationPlan& plan) {
   Worker& facts = workers_[worker];
   const Plan& known = plans_[plan.generation];
-  if (!known.committed) violated("seat_after_commit", to_string(worker) + " takes a seat that is not committed");
-  if (plan.generation <= facts.seat) {
-    violated("seated_once",
-             to_string(worker) + " goes from " + name_of(facts.seat) + " to " + name_of(plan.generation));
+  if (!known.committed)
+    violated("assignment_after_commit", to_string(worker) + " takes an assignment that is not committed");
+  if (plan.generation <= facts.assignment) {
+    violated("assigned_once",
+             to_string(worker) + " goes from " + name_of(facts.assignment) + " to " + name_of(plan.generation));
   }
   if (plan.generation <= facts.given_up) {
-    violated("behind_no_fence", to_string(worker) + " takes a seat in " + name_of(plan.generation) +
+    violated("behind_no_fence", to_string(worker) + " takes an assignment in " + name_of(plan.generation) +
                                     " after it answered fence " + std::to_string(facts.given_up));
   }
-  facts.seat = plan.generation;
+  facts.assignment = plan.generation;
 }
 
 void Oracle::begins(Generation generation, Step first_step) {

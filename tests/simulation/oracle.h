@@ -61,7 +61,7 @@ class Oracle {
   void gone(WorkerId worker);
   void dismissed(WorkerId worker, bool trains);
   void prepared(WorkerId worker, Generation generation);
-  void seated(WorkerId worker, const protocol::GenerationPlan& plan);
+  void assigned(WorkerId worker, const protocol::GenerationPlan& plan);
   void begins(Generation generation, Step first_step);  // reports of older generations from this step on are void
   void answers(WorkerId worker, const protocol::WorkerHalted& message, bool settled, Step really_committed);
   void passes(WorkerId worker, Step step, const Counted& part);  // computes a gradient
@@ -91,7 +91,7 @@ class Oracle {
   struct Worker {
     bool alive = true;
     bool greeted = false;  // its hello reached a supervisor
-    Generation seat = 0;
+    Generation assignment = 0;
     Generation given_up = 0;          // it has declared that it takes part in no collective up to this generation
     protocol::WorkerHalted received;  // its last answer that reached the supervisor
     Step passed = 0;                  // last step that it computed a gradient for
@@ -105,7 +105,7 @@ class Oracle {
   void check_restart(const protocol::GenerationPlan& plan, const std::set<WorkerId>& known);
   void check_all_prepared(const Plan& plan);
   void check_journaled(const std::string& event, Generation generation);
-  void check_seated_once(WorkerId worker, const protocol::GenerationPlan& plan);
+  void check_assigned_once(WorkerId worker, const protocol::GenerationPlan& plan);
   void check_bit_identity(WorkerId worker, const CommittedStep& step);
   void check_behind_no_fence(WorkerId worker, const CommittedStep& step);
   void check_exactly_once(const CommittedStep& step);

@@ -48,11 +48,11 @@ void WorkerProcess::poke() {
   });
 }
 
-Task<std::optional<WorkerProcess::Seat>> WorkerProcess::next_seat() {
+Task<std::optional<WorkerProcess::Assignment>> WorkerProcess::next_assignment() {
   while (true) {
-    auto seat = machine_.take_seat(false);
+    auto assignment = machine_.take_assignment(false);
     carry_out();
-    if (seat || orphaned_) co_return seat;
+    if (assignment || orphaned_) co_return assignment;
     co_await poked();
   }
 }
@@ -60,14 +60,15 @@ Task<std::optional<WorkerProcess::Seat>> WorkerProcess::next_seat() {
 Task<std::optional<Sum>> WorkerProcess::collective(Part part) {
   std::optional<Sum> result;
   const WaitPoint::Arrange arrange = [this, &result, &part](WaitPoint::Ticket ticket) {
-    world_.plane.reduce(id_, seat_, part, [this, ticket, &result, life = std::weak_ptr(life_)](std::optional<Sum> sum) {
-      if (life.expired()) return;
-      deliver([this, ticket, &result, sum = std::move(sum)] {
-        if (hung_ || !wait_.waits_for(ticket)) return;
-        result = sum;
-        wait_.wake(ticket);
-      });
-    });
+    world_.plane.reduce(id_, assignment_, part,
+                        [this, ticket, &result, life = std::weak_ptr(life_)](std::optional<Sum> sum) {
+                          if (life.expired()) return;
+                          deliver([this, ticket, &result, sum = std::move(sum)] {
+                            if (hung_ || !wait_.waits_for(ticket)) return;
+                            result = sum;
+                            wait_.wake(ticket);
+                          });
+                        });
   };
   co_await wait_.wait(arrange);
   co_return result;
@@ -93,10 +94,10 @@ Task<> WorkerProcess::live() {
 }
 
 Task<WorkerProcess::Entry> WorkerProcess::get_in() {
-  std::optional<Seat> seat = co_await next_seat();
-  if (!seat || seat->kind != SeatKind::kPlanned) co_return Entry::kOut;
-  const bool first = seat->plan.donors.empty();
-  take(std::move(*seat));
+  std::optional<Assignment> assignment = co_await next_assignment();
+  if (!assignment || assignment->kind != AssignmentKind::kPlanned) co_return Entry::kOut;
+  const bool first = assignment->plan.donors.empty();
+  take(std::move(*assignment));
   Entry entry = Entry::kAgain;
   if (first) {
     entry = co_await begin_first_generation();
@@ -113,7 +114,7 @@ Task<WorkerProcess::Entry> WorkerProcess::begin_first_generation() {
   world_.unreported.clear();
   if (rank() == 0) {
     load_checkpoint();
-    world_.broadcasts[seat_.generation] = {chain_, progress_, {}};
+    world_.broadcasts[assignment_.generation] = {chain_, progress_, {}};
   }
   Part part;
   part.what = "the first broadcast";
@@ -123,22 +124,22 @@ Task<WorkerProcess::Entry> WorkerProcess::begin_first_generation() {
     carry_out();
     co_return Entry::kAgain;
   }
-  const Snapshot& given = world_.broadcasts[seat_.generation];
+  const Snapshot& given = world_.broadcasts[assignment_.generation];
   chain_ = given.chain;
   progress_ = given.progress;
   const bool in = machine_.enter_loop(progress_.committed_step, true);
   carry_out();
   if (!in) co_return Entry::kAgain;
-  remember_shares(seat_, true);
+  remember_shares(assignment_, true);
   first_step_ = true;
-  world_.oracle.begins(seat_.generation, progress_.committed_step + 1);
+  world_.oracle.begins(assignment_.generation, progress_.committed_step + 1);
   if (rank() == 0 && progress_.committed_step > 0) {
-    account_for_state(seat_.generation, progress_);
+    account_for_state(assignment_.generation, progress_);
     send_audits();
   } else {
-    received_ = Received{seat_.generation, progress_};
+    received_ = Received{assignment_.generation, progress_};
   }
-  say(WorkerActive{seat_.generation, progress_.committed_step + 1, 0});
+  say(WorkerActive{assignment_.generation, progress_.committed_step + 1, 0});
   co_return Entry::kIn;
 }
 
@@ -148,12 +149,12 @@ bool WorkerProcess::all_came_together() const {
     const auto found = world_.came.find(member.worker);
     return found == world_.came.end() ? Generation{0} : found->second;
   };
-  return std::all_of(seat_.members.begin(), seat_.members.end(),
-                     [&](const Member& member) { return came(member) == came(seat_.members.front()); });
+  return std::all_of(assignment_.members.begin(), assignment_.members.end(),
+                     [&](const Member& member) { return came(member) == came(assignment_.members.front()); });
 }
 
 Task<WorkerProcess::Entry> WorkerProcess::join() {
-  world_.came.try_emplace(id_, seat_.generation);
+  world_.came.try_emplace(id_, assignment_.generation);
   const bool came = co_await wait_for_header();
   if (!came) co_return Entry::kAgain;
   const double odd = world_.fault_rates.odd;
@@ -214,9 +215,9 @@ Task<bool> WorkerProcess::run_step() {
 
 // The first rank always, the others by chance: they compare their values at other times.
 bool WorkerProcess::sees_another_value() const {
-  const bool is_odd = std::any_of(seat_.members.begin(), seat_.members.end(),
+  const bool is_odd = std::any_of(assignment_.members.begin(), assignment_.members.end(),
                                   [this](const Member& member) { return world_.odd.contains(member.worker); });
-  return is_odd && seat_.members.size() > 1 && (rank() == 0 || world_.oddness.chance(0.3));
+  return is_odd && assignment_.members.size() > 1 && (rank() == 0 || world_.oddness.chance(0.3));
 }
 
 Task<WorkerProcess::Reduced> WorkerProcess::disagree() {
@@ -240,7 +241,7 @@ void WorkerProcess::open_step() {
 }
 
 bool WorkerProcess::part_counts(const state::WorkerShare& share) const {
-  return std::any_of(seat_.members.begin(), seat_.members.end(), [&](const Member& member) {
+  return std::any_of(assignment_.members.begin(), assignment_.members.end(), [&](const Member& member) {
     return member.worker == share.worker && !(first_step_ && member.joiner);
   });
 }
@@ -279,7 +280,7 @@ Task<WorkerProcess::Reduced> WorkerProcess::reduce(std::string what, bool of_ste
     bool transferred = false;
     if (sum) transferred = co_await finish_transfers();
     if (transferred) {
-      if (old_seat_) world_.plane.close(id_, *std::exchange(old_seat_, std::nullopt));
+      if (old_assignment_) world_.plane.close(id_, *std::exchange(old_assignment_, std::nullopt));
       sum_ = std::move(*sum);
       machine_.leave_collective();
       carry_out();
@@ -295,7 +296,7 @@ Task<WorkerProcess::Reduced> WorkerProcess::reduce(std::string what, bool of_ste
 
 void WorkerProcess::commit() {
   CommittedStep step;
-  step.generation = seat_.generation;
+  step.generation = assignment_.generation;
   step.step = progress_.committed_step + 1;
   step.before = chain_;
   step.counted = {cut_.epoch, sum_.positions};
@@ -319,7 +320,7 @@ void WorkerProcess::commit() {
   world_.oracle.commits(id_, step);
   may_commit_ = false;
   first_step_ = false;
-  remember_shares(seat_, false);
+  remember_shares(assignment_, false);
   ++steps_since_heartbeat_;
   step_time_ = std::chrono::duration_cast<Micros>(world_.queue.now() - step_began_);
   machine_.step_committed(step.step, sum_.all_ready);
@@ -334,23 +335,23 @@ bool WorkerProcess::cross_boundary() {
     checkpoint(false);
     return false;
   }
-  auto seat = machine_.take_seat(true);
+  auto assignment = machine_.take_assignment(true);
   carry_out();
-  if (!seat) {
-    world_.violated("agreed_seat", to_string(id_) + " does not have the seat that all agreed on");
+  if (!assignment) {
+    world_.violated("agreed_assignment", to_string(id_) + " does not have the assignment that all agreed on");
     return false;
   }
-  if (seat->is_void) {
-    remember_shares(seat->plan, true);
+  if (assignment->is_void) {
+    remember_shares(assignment->plan, true);
     return true;
   }
-  if (seat->kind == SeatKind::kPlanned) {
-    take(std::move(*seat));
+  if (assignment->kind == AssignmentKind::kPlanned) {
+    take(std::move(*assignment));
     return true;
   }
-  if (seat->kind == SeatKind::kStop) checkpoint(false);
-  world_.plane.close(id_, seat_);
-  leave(seat->plan);
+  if (assignment->kind == AssignmentKind::kStop) checkpoint(false);
+  world_.plane.close(id_, assignment_);
+  leave(assignment->plan);
   return false;
 }
 
@@ -366,7 +367,7 @@ Task<bool> WorkerProcess::finish() {
   }
   checkpoint(false);
   world_.finished = true;
-  world_.plane.close(id_, seat_);
+  world_.plane.close(id_, assignment_);
   machine_.finished();
   carry_out();
   co_return false;
@@ -376,32 +377,32 @@ Task<bool> WorkerProcess::finish() {
 // Recovery
 
 Task<WorkerProcess::Reduced> WorkerProcess::halted() {
-  std::optional<Seat> seat = co_await next_seat();
-  if (!seat) {
+  std::optional<Assignment> assignment = co_await next_assignment();
+  if (!assignment) {
     checkpoint(false);
     co_return Reduced::kEnd;
   }
-  switch (seat->kind) {
-    case SeatKind::kContinue:
-      take(std::move(*seat));
+  switch (assignment->kind) {
+    case AssignmentKind::kContinue:
+      take(std::move(*assignment));
       co_return Reduced::kRepeat;
-    case SeatKind::kRejoin:
-      take(std::move(*seat));
+    case AssignmentKind::kRejoin:
+      take(std::move(*assignment));
       co_return Reduced::kDiscard;
-    case SeatKind::kStop:
-      audit_for_the_lost(seat->plan.donors);
-      if (seat->writes_checkpoint) checkpoint(false);
-      leave(seat->plan);
+    case AssignmentKind::kStop:
+      audit_for_the_lost(assignment->plan.donors);
+      if (assignment->writes_checkpoint) checkpoint(false);
+      leave(assignment->plan);
       co_return Reduced::kEnd;
-    case SeatKind::kLeave:
-      leave(seat->plan);
+    case AssignmentKind::kLeave:
+      leave(assignment->plan);
       co_return Reduced::kEnd;
-    case SeatKind::kPlanned:
-      world_.violated("recovery_seat", to_string(id_) + " is halted and gets a planned seat");
+    case AssignmentKind::kPlanned:
+      world_.violated("recovery_assignment", to_string(id_) + " is halted and gets a planned assignment");
       co_return Reduced::kEnd;
-    case SeatKind::kDismissed:
+    case AssignmentKind::kDismissed:
       co_return Reduced::kEnd;
-    case SeatKind::kDisagreed:
+    case AssignmentKind::kDisagreed:
       if (!world_.supervisor_was_lost && !all_came_together()) {
         world_.violated("the_newest_goes", to_string(id_) + " fails because of a worker that has joined");
       }
@@ -425,51 +426,51 @@ Task<bool> WorkerProcess::rejoin() {
 }
 
 // ---------------------------------------------------------------------------------------------------------------
-// Seats and state
+// Assignments and state
 
 std::uint32_t WorkerProcess::rank() const {
-  for (const Member& member : seat_.members) {
+  for (const Member& member : assignment_.members) {
     if (member.worker == id_) return member.rank;
   }
   return ~0U;
 }
 
-void WorkerProcess::take(Seat seat) {
-  world_.oracle.seated(id_, seat.plan);
+void WorkerProcess::take(Assignment assignment) {
+  world_.oracle.assigned(id_, assignment.plan);
   world_.log(id_, [&] {
-    return "takes its seat in generation " + std::to_string(seat.plan.generation) +
-           (seat.kind == SeatKind::kContinue ? ", goes on"
-            : seat.kind == SeatKind::kRejoin ? ", joins again"
-                                             : "") +
+    return "takes its assignment in generation " + std::to_string(assignment.plan.generation) +
+           (assignment.kind == AssignmentKind::kContinue ? ", goes on"
+            : assignment.kind == AssignmentKind::kRejoin ? ", joins again"
+                                                         : "") +
            " at step " + std::to_string(progress_.committed_step);
   });
-  const bool recovers = seat.kind == SeatKind::kContinue || seat.kind == SeatKind::kRejoin;
-  const bool holds = machine_.in_loop() && seat.kind != SeatKind::kRejoin;
+  const bool recovers = assignment.kind == AssignmentKind::kContinue || assignment.kind == AssignmentKind::kRejoin;
+  const bool holds = machine_.in_loop() && assignment.kind != AssignmentKind::kRejoin;
   if (recovers) {
     std::vector<WorkerId> keepers;
-    for (const Member& member : seat.plan.members) {
+    for (const Member& member : assignment.plan.members) {
       if (!member.joiner) keepers.push_back(member.worker);
     }
     audit_for_the_lost(keepers);
   } else {
     send_audits();
   }
-  if (seat_.generation != 0 && !recovers && machine_.in_loop()) old_seat_ = seat_;
-  if (recovers) old_seat_.reset();
+  if (assignment_.generation != 0 && !recovers && machine_.in_loop()) old_assignment_ = assignment_;
+  if (recovers) old_assignment_.reset();
   receiving_.reset();
   sending_ = 0;
-  seat_ = std::move(seat.plan);
+  assignment_ = std::move(assignment.plan);
   first_step_ = true;
   if (!holds) return;
   if (recovers) {
-    drop_lost_parts(seat_);
-    world_.disk.fences.push_back({seat_.generation, seat_.resume_step + 1});
+    drop_lost_parts(assignment_);
+    world_.disk.fences.push_back({assignment_.generation, assignment_.resume_step + 1});
   } else {
-    remember_shares(seat_, true);
+    remember_shares(assignment_, true);
   }
-  world_.oracle.begins(seat_.generation, progress_.committed_step + 1);
+  world_.oracle.begins(assignment_.generation, progress_.committed_step + 1);
   send_state();
-  say(WorkerActive{seat_.generation, progress_.committed_step + 1, 0});
+  say(WorkerActive{assignment_.generation, progress_.committed_step + 1, 0});
 }
 
 void WorkerProcess::remember_shares(const GenerationPlan& plan, bool first_step) {
@@ -491,13 +492,13 @@ void WorkerProcess::drop_lost_parts(const GenerationPlan& plan) {
 }
 
 void WorkerProcess::send_state() {
-  const auto& donors = seat_.donors;
+  const auto& donors = assignment_.donors;
   if (std::find(donors.begin(), donors.end(), id_) == donors.end()) return;
-  for (const Member& member : seat_.members) {
+  for (const Member& member : assignment_.members) {
     if (!member.joiner) continue;
     ++sending_;
-    const Generation generation = seat_.generation;
-    world_.plane.offer_state(id_, member.worker, seat_, {chain_, progress_, next_shares_},
+    const Generation generation = assignment_.generation;
+    world_.plane.offer_state(id_, member.worker, assignment_, {chain_, progress_, next_shares_},
                              [this, generation, step = progress_.committed_step, life = std::weak_ptr(life_)](bool ok) {
                                if (life.expired()) return;
                                if (ok && progress_.committed_step != step) {
@@ -505,7 +506,7 @@ void WorkerProcess::send_state() {
                                                  to_string(id_) + " changes its state while it sends it");
                                }
                                deliver([this, generation] {
-                                 if (seat_.generation == generation && sending_ > 0) --sending_;
+                                 if (assignment_.generation == generation && sending_ > 0) --sending_;
                                  poke();
                                });
                              });
@@ -514,15 +515,15 @@ void WorkerProcess::send_state() {
 
 void WorkerProcess::receive_state() {
   receiving_.emplace();
-  receiving_->outstanding = seat_.donors.size();
-  const Generation generation = seat_.generation;
-  for (const WorkerId donor : seat_.donors) {
+  receiving_->outstanding = assignment_.donors.size();
+  const Generation generation = assignment_.generation;
+  for (const WorkerId donor : assignment_.donors) {
     world_.plane.await_state(
-        donor, id_, seat_,
+        donor, id_, assignment_,
         [this, generation, life = std::weak_ptr(life_)](const Snapshot& header) {
           if (life.expired()) return;
           deliver([this, generation, header] {
-            if (seat_.generation != generation || !receiving_) return;
+            if (assignment_.generation != generation || !receiving_) return;
             if (receiving_->header && receiving_->header->chain != header.chain) {
               world_.violated("bit_identity", "the donors of " + to_string(id_) + " hold different states");
             }
@@ -533,7 +534,7 @@ void WorkerProcess::receive_state() {
         [this, generation, life = std::weak_ptr(life_)](bool ok) {
           if (life.expired()) return;
           deliver([this, generation, ok] {
-            if (seat_.generation != generation || !receiving_) return;
+            if (assignment_.generation != generation || !receiving_) return;
             --receiving_->outstanding;
             receiving_->failed = receiving_->failed || !ok;
             poke();
@@ -542,11 +543,11 @@ void WorkerProcess::receive_state() {
   }
 }
 
-// False if it does not arrive or no longer counts; the wait for a seat starts again.
+// False if it does not arrive or no longer counts; the wait for an assignment starts again.
 Task<bool> WorkerProcess::wait_for_header() {
   receive_state();
   while (!receiving_->header) {
-    const bool is_void = machine_.generation() != seat_.generation || machine_.seat_is_void();
+    const bool is_void = machine_.generation() != assignment_.generation || machine_.assignment_is_void();
     if (receiving_->failed || is_void || orphaned_) {
       receiving_.reset();
       if (!is_void) machine_.collective_failed("the workers that were to hand over the state ended before they did");
@@ -576,11 +577,11 @@ Task<bool> WorkerProcess::finish_transfers() {
   const bool complete = !receiving_->failed;
   receiving_.reset();
   if (!complete) co_return false;
-  world_.oracle.receives_state(id_, seat_, progress_.committed_step, chain_);
+  world_.oracle.receives_state(id_, assignment_, progress_.committed_step, chain_);
   machine_.state_complete();
-  received_ = Received{seat_.generation, progress_};
+  received_ = Received{assignment_.generation, progress_};
   carry_out();
-  say(WorkerActive{seat_.generation, progress_.committed_step + 1, 1'000});
+  say(WorkerActive{assignment_.generation, progress_.committed_step + 1, 1'000});
   co_return true;
 }
 

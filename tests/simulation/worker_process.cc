@@ -178,7 +178,7 @@ void WorkerProcess::perform(const Machine::DropBuild& effect) {
   if (found != plans_.end()) world_.plane.abort(id_, found->second);
 }
 
-void WorkerProcess::perform(const Machine::AbortSeat&) {
+void WorkerProcess::perform(const Machine::AbortAssignment&) {
   const auto found = plans_.find(machine_.generation());
   if (found != plans_.end()) world_.plane.abort(id_, found->second);
 }

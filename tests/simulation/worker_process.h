@@ -50,8 +50,8 @@ class WorkerProcess {
   const session::WorkerMachine& machine() const { return machine_; }
 
  private:
-  using Seat = session::WorkerMachine::NextSeat;
-  using SeatKind = session::WorkerMachine::SeatKind;
+  using Assignment = session::WorkerMachine::NextAssignment;
+  using AssignmentKind = session::WorkerMachine::AssignmentKind;
   enum class Reduced : std::uint8_t { kDone, kRepeat, kDiscard, kEnd };
   enum class Entry : std::uint8_t { kIn, kAgain, kOut };
 
@@ -71,7 +71,7 @@ class WorkerProcess {
   void carry_out();
   void perform(const session::WorkerMachine::StartBuild& effect);
   void perform(const session::WorkerMachine::DropBuild& effect);
-  void perform(const session::WorkerMachine::AbortSeat& effect);
+  void perform(const session::WorkerMachine::AbortAssignment& effect);
   void perform(const session::WorkerMachine::Say& effect);
   void perform(const session::WorkerMachine::WakeTraining& effect);
   void say(protocol::WorkerToAgent message);
@@ -95,12 +95,12 @@ class WorkerProcess {
   Task<Reduced> halted();
   Task<bool> rejoin();  // false: the end
   Task<bool> finish_transfers();
-  Task<std::optional<Seat>> next_seat();
+  Task<std::optional<Assignment>> next_assignment();
   Task<> sleep(Micros time);
   Task<> poked();
   void poke();
 
-  void take(Seat seat);
+  void take(Assignment assignment);
   void send_state();
   void receive_state();
   void take_header(const Snapshot& header);
@@ -155,9 +155,9 @@ class WorkerProcess {
   std::vector<state::WorkerShare> next_shares_;
   state::Cut cut_;           // of the open step
   bool may_commit_ = false;  // a bucket of the open step is being reduced or has been, and none failed
-  bool first_step_ = false;  // of the seat
-  protocol::GenerationPlan seat_;
-  std::optional<protocol::GenerationPlan> old_seat_;  // closed once the new one has reduced
+  bool first_step_ = false;  // of the assignment
+  protocol::GenerationPlan assignment_;
+  std::optional<protocol::GenerationPlan> old_assignment_;  // closed once the new one has reduced
   std::optional<Receiving> receiving_;
   std::size_t sending_ = 0;
   Sum sum_;                                               // of the open step

@@ -49,9 +49,9 @@ class Checkpointer {
   Checkpointer(const Checkpointer&) = delete;
   Checkpointer& operator=(const Checkpointer&) = delete;
 
-  // A seat is taken. `fence`: its generation and its first step; `lineage`: those of the generations before. All in the
-  // run's own numbers. `announce`: also write the fence to the directory, so that a worker that was cut off is fenced
-  // out at once.
+  // An assignment is taken. `fence`: its generation and its first step; `lineage`: those of the generations before. All
+  // in the run's own numbers. `announce`: also write the fence to the directory, so that a worker that was cut off is
+  // fenced out at once.
   void enter(Fence fence, Lineage lineage, Generation generation_base, bool announce);
 
   // Does nothing but add a note while the previous checkpoint is still being written.

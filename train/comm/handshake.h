@@ -9,7 +9,8 @@
 //
 // A proof is HMAC-SHA-256 with the token as key, over the side, the hello and the acceptor's nonce: it is of one
 // connection, one direction and one generation, so what somebody has seen on the wire opens no other connection. What
-// follows is protected by records (record_cipher.h) at the level that both ends name; neither takes part at another one.
+// follows is protected by records (record_cipher.h) at the level that both ends name; neither takes part at another
+// one.
 #pragma once
 
 #include <array>

@@ -51,12 +51,12 @@ std::vector<std::uint32_t> match_pairs(const Reach& reach, std::uint64_t step) {
 }
 
 Status PairAveraging::swap_models(bool contributes) {
-  if (!reach_ || reach_of_ != seat_.generation) {
+  if (!reach_ || reach_of_ != assignment_.generation) {
     if (auto status = learn_reach(); !status) return status;
   }
-  const std::uint32_t partner = match_pairs(*reach_, course_.next_step())[seat_.rank];
-  if (partner == seat_.rank) return {};
-  if (auto status = models_.swap(*seat_.communicator, partner, contributes); !status) return status;
+  const std::uint32_t partner = match_pairs(*reach_, run_progress_.next_step())[assignment_.rank];
+  if (partner == assignment_.rank) return {};
+  if (auto status = models_.swap(*assignment_.communicator, partner, contributes); !status) return status;
   models_.keep_correction(0.5F);
   return {};
 }
@@ -66,10 +66,10 @@ void PairAveraging::take_read_model() {
     models_.receive(memory_);
     models_.keep_correction(0.5F);
   }
-  if (seat_.world_size() < 2) return;
-  const auto others = seat_.world_size() - 1;
-  const auto drawn = static_cast<std::uint32_t>((random_() ^ seat_.rank * 2'654'435'761U) % others);
-  store_.read_model(drawn + (drawn >= seat_.rank ? 1 : 0), models_.model_floats());
+  if (assignment_.world_size() < 2) return;
+  const auto others = assignment_.world_size() - 1;
+  const auto drawn = static_cast<std::uint32_t>((random_() ^ assignment_.rank * 2'654'435'761U) % others);
+  store_.read_model(drawn + (drawn >= assignment_.rank ? 1 : 0), models_.model_floats());
 }
 
 void PairAveraging::publish_model() {
@@ -78,7 +78,7 @@ void PairAveraging::publish_model() {
 }
 
 Status PairAveraging::learn_reach() {
-  auto& communicator = *seat_.communicator;
+  auto& communicator = *assignment_.communicator;
   const std::uint32_t size = communicator.world_size();
   std::vector<std::byte> mine(Reach::row_bytes(size));
   for (std::uint32_t peer = 0; peer < size; ++peer) {
@@ -87,7 +87,7 @@ Status PairAveraging::learn_reach() {
   std::vector<std::byte> all(mine.size() * size);
   if (auto status = communicator.all_gather(mine, all); !status) return status;
   reach_.emplace(all, size);
-  reach_of_ = seat_.generation;
+  reach_of_ = assignment_.generation;
   return {};
 }
 

@@ -51,9 +51,9 @@ std::vector<std::uint32_t> match_pairs(const Reach& reach, std::uint64_t step);
 
 class PairAveraging {
  public:
-  PairAveraging(session::ModelExchange& models, const session::Seat& seat, const session::Course& course,
-                StoreAccess& store)
-      : models_(models), seat_(seat), course_(course), store_(store) {}
+  PairAveraging(session::ModelExchange& models, const session::Assignment& assignment,
+                const session::RunProgress& run_progress, StoreAccess& store)
+      : models_(models), assignment_(assignment), run_progress_(run_progress), store_(store) {}
 
   Status swap_models(bool contributes);
   // With the model of a random other worker, if the one that was asked for has arrived, and asks for the next.
@@ -64,8 +64,8 @@ class PairAveraging {
   Status learn_reach();
 
   session::ModelExchange& models_;
-  const session::Seat& seat_;
-  const session::Course& course_;
+  const session::Assignment& assignment_;
+  const session::RunProgress& run_progress_;
   StoreAccess& store_;
   std::vector<float> memory_;  // for the next model that arrives, or is published
   std::minstd_rand random_;

@@ -19,7 +19,7 @@ void Peers::begin() {
 
 // What every member of the generation knows decides, so that all of them take part.
 Status Peers::after_first_sum() {
-  const bool reads_models = seat_.synchronization == protocol::Synchronization::kPairAveraging;
+  const bool reads_models = assignment_.synchronization == protocol::Synchronization::kPairAveraging;
   return is_enabled_ || reads_models ? store_.join_generation() : Status();
 }
 

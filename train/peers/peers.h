@@ -16,9 +16,9 @@ class Peers final : public session::Extension {
  public:
   explicit Peers(const session::ExtensionHost& host)
       : is_enabled_(host.is_enabled),
-        store_(host.environment, host.seat, host.gate),
-        pairs_(host.models, host.seat, host.course, store_),
-        seat_(host.seat) {}
+        store_(host.environment, host.assignment, host.gate),
+        pairs_(host.models, host.assignment, host.run_progress, store_),
+        assignment_(host.assignment) {}
 
   void enable_store();
   StoreAccess& store() { return store_; }
@@ -34,7 +34,7 @@ class Peers final : public session::Extension {
   bool& is_enabled_;
   StoreAccess store_;
   PairAveraging pairs_;
-  const session::Seat& seat_;
+  const session::Assignment& assignment_;
 };
 
 }  // namespace elastictrain::peers

@@ -95,7 +95,7 @@ void StoreAccess::read_model(std::uint32_t rank, std::size_t floats) {
 }
 
 Status StoreAccess::join_generation() {
-  if (entries_of_ == seat_.generation) return {};
+  if (entries_of_ == assignment_.generation) return {};
   if (!store_) (void)try_open();  // without one, the others read nothing here
   return gather_entries();
 }
@@ -104,30 +104,30 @@ Status StoreAccess::join_generation() {
 // it back. They are used for this token alone, since every generation has a token of its own.
 void StoreAccess::mask_token(std::span<std::byte> entry, std::uint32_t rank) const {
   constexpr std::string_view kPurpose = "elastictrain entry of a store 1";
-  const auto mask = comm::keyed_hash(std::as_bytes(std::span(seat_.token)),
+  const auto mask = comm::keyed_hash(std::as_bytes(std::span(assignment_.token)),
                                      {std::as_bytes(std::span(kPurpose)), std::as_bytes(std::span(&rank, 1))});
   for (std::size_t i = 0; i < sizeof(Token); ++i) entry[i] ^= mask[i];
 }
 
 Status StoreAccess::gather_entries() {
   return gate_.run("exchange of the stores' addresses", [&] {
-    std::vector<std::byte> all(ModelStore::kEntryBytes * seat_.communicator->world_size());
+    std::vector<std::byte> all(ModelStore::kEntryBytes * assignment_.communicator->world_size());
     auto mine = store_ ? store_->entry() : std::vector<std::byte>(ModelStore::kEntryBytes);
-    mask_token(mine, seat_.rank);
-    Status status = seat_.communicator->all_gather(mine, all);
+    mask_token(mine, assignment_.rank);
+    Status status = assignment_.communicator->all_gather(mine, all);
     if (!status) return status;
-    for (std::uint32_t rank = 0; rank < seat_.world_size(); ++rank) {
+    for (std::uint32_t rank = 0; rank < assignment_.world_size(); ++rank) {
       mask_token(std::span(all).subspan(rank * ModelStore::kEntryBytes, ModelStore::kEntryBytes), rank);
     }
     entries_ = std::move(all);
-    entries_of_ = seat_.generation;
+    entries_of_ = assignment_.generation;
     return status;
   });
 }
 
 std::span<const std::byte> StoreAccess::entry_of(std::uint32_t rank) const {
   constexpr std::size_t kBytes = ModelStore::kEntryBytes;
-  if (entries_of_ != seat_.generation || rank >= entries_.size() / kBytes) return {};
+  if (entries_of_ != assignment_.generation || rank >= entries_.size() / kBytes) return {};
   return std::span(entries_).subspan(rank * kBytes, kBytes);
 }
 
@@ -146,11 +146,11 @@ StoreReply StoreAccess::request(std::uint32_t rank, std::string_view name, std::
 
 // A question with a short answer, including the connection for it.
 std::vector<double> StoreAccess::latencies_us(std::chrono::milliseconds time_limit) const {
-  std::vector<double> latencies(seat_.world_size(), -1);
-  latencies[seat_.rank] = 0;
-  for (std::uint32_t rank = 0; rank < seat_.world_size(); ++rank) {
+  std::vector<double> latencies(assignment_.world_size(), -1);
+  latencies[assignment_.rank] = 0;
+  for (std::uint32_t rank = 0; rank < assignment_.world_size(); ++rank) {
     const auto entry = entry_of(rank);
-    if (rank == seat_.rank || entry.empty()) continue;
+    if (rank == assignment_.rank || entry.empty()) continue;
     const auto begin = session::Clock::now();
     if (!store_->request(entry, "", 0, {}, time_limit)) continue;
     latencies[rank] = std::chrono::duration<double, std::micro>(session::Clock::now() - begin).count();
@@ -159,12 +159,12 @@ std::vector<double> StoreAccess::latencies_us(std::chrono::milliseconds time_lim
 }
 
 std::span<float> StoreAccess::measure_latencies(std::chrono::milliseconds time_limit) {
-  const std::size_t size = seat_.world_size();
+  const std::size_t size = assignment_.world_size();
   const auto mine = latencies_us(time_limit);
   latencies_.assign(size * size, 0.0F);
   for (std::size_t peer = 0; peer < size; ++peer) {
     // An edge that was not measured adds nothing.
-    if (mine[peer] > 0) latencies_[seat_.rank * size + peer] = static_cast<float>(mine[peer]);
+    if (mine[peer] > 0) latencies_[assignment_.rank * size + peer] = static_cast<float>(mine[peer]);
   }
   return latencies_;
 }

@@ -60,8 +60,9 @@ class ModelReader {
 
 class StoreAccess {
  public:
-  StoreAccess(const session::Environment& environment, const session::Seat& seat, const session::CollectiveGate& gate)
-      : environment_(environment), seat_(seat), gate_(gate) {}
+  StoreAccess(const session::Environment& environment, const session::Assignment& assignment,
+              const session::CollectiveGate& gate)
+      : environment_(environment), assignment_(assignment), gate_(gate) {}
 
   ~StoreAccess() { close(); }
   StoreAccess(const StoreAccess&) = delete;
@@ -94,7 +95,7 @@ class StoreAccess {
   std::span<const std::byte> entry_of(std::uint32_t rank) const;
 
   const session::Environment& environment_;
-  const session::Seat& seat_;
+  const session::Assignment& assignment_;
   const session::CollectiveGate& gate_;
   std::unique_ptr<ModelStore> store_;
   std::uint64_t published_ = 0;           // models

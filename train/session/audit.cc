@@ -105,29 +105,29 @@ bool holds(const std::vector<WorkerId>& holders, WorkerId worker) {
 void Audits::step_committed(OpenStep step) {
   if (!is_on() || parts_.plane == nullptr) return;
   const auto hash = hash_of(step);
-  const auto& seat = parts_.seat;
-  AuditedStep audited{.generation = seat.generation,
-                      .step = parts_.course.committed_step(),
+  const auto& assignment = parts_.assignment;
+  AuditedStep audited{.generation = assignment.generation,
+                      .step = parts_.run_progress.committed_step(),
                       .cut = step.division.used_cut(),
                       .shares = std::move(step.division.shares),
-                      .all_count = !seat.repeats_step};
-  if (seat.repeats_step && parts_.keeps_inputs) audited.holders = seat.holders;
+                      .all_count = !assignment.repeats_step};
+  if (assignment.repeats_step && parts_.keeps_inputs) audited.holders = assignment.holders;
   log_.add(std::move(audited), parts_.self, hash);
 }
 
 std::optional<std::uint64_t> Audits::hash_of(const OpenStep& step) {
-  if (parts_.course.committed_step() % parts_.hash_every != 0 || step.averages) return std::nullopt;
+  if (parts_.run_progress.committed_step() % parts_.hash_every != 0 || step.averages) return std::nullopt;
   const auto content = parts_.buffers.content_hash();
   if (!content) parts_.lifecycle.fail("the state cannot be read: " + content.error().message);
   return *content;
 }
 
 void Audits::state_received() {
-  if (is_on()) received_ = Received{parts_.seat.generation, parts_.course.progress()};
+  if (is_on()) received_ = Received{parts_.assignment.generation, parts_.run_progress.progress()};
 }
 
 void Audits::account_for_checkpoint() {
-  log_.add_state(parts_.seat.generation, parts_.course.progress());
+  log_.add_state(parts_.assignment.generation, parts_.run_progress.progress());
   report();
 }
 
@@ -138,7 +138,8 @@ void Audits::report() {
 void Audits::report_leavers() {
   if (!is_on()) return;
   for (const auto& share : shares_before_) {
-    if (parts_.seat.rank == 0 && !parts_.seat.has(share.worker)) log_.add_for(share.worker, kStepsOfLeavers);
+    if (parts_.assignment.rank == 0 && !parts_.assignment.has(share.worker))
+      log_.add_for(share.worker, kStepsOfLeavers);
   }
   report();
 }
@@ -153,7 +154,7 @@ void Audits::report_lost(const std::vector<state::WorkerShare>& before, const st
   };
   look(before);
   look(std::exchange(shares_before_, {}));
-  look(parts_.course.next_shares());
+  look(parts_.run_progress.next_shares());
   for (const WorkerId worker : lost) log_.add_for(worker);
   if (lost.empty()) return;
   // This worker cannot report step by step what led to the state that it received, and the workers that could may be

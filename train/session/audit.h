@@ -72,8 +72,8 @@ class Audits {
     bool keeps_inputs;         // a repeated step counts the shares of the holders
     ControlPlane* plane;       // null without a launcher: nothing is audited
     const state::StateBuffers& buffers;
-    const Seat& seat;
-    const Course& course;
+    const Assignment& assignment;
+    const RunProgress& run_progress;
     Lifecycle& lifecycle;
   };
   explicit Audits(const Parts& parts) : parts_(parts) {}
@@ -84,8 +84,8 @@ class Audits {
   // This worker has read the checkpoint from which the run continues.
   void account_for_checkpoint();
   // An epoch of which the rest is dropped.
-  void account_for(const state::Progress& dropped) { log_.add_state(parts_.seat.generation, dropped); }
-  // The shares of the seat before a planned change.
+  void account_for(const state::Progress& dropped) { log_.add_state(parts_.assignment.generation, dropped); }
+  // The shares of the assignment before a planned change.
   void remember(std::vector<state::WorkerShare> shares) { shares_before_ = std::move(shares); }
 
   bool is_on() const { return parts_.hash_every != 0; }
@@ -96,7 +96,7 @@ class Audits {
   // leaver may end with its host before its last messages are sent.
   void report_leavers();
   // The records of members whose shares counted in steps that they can no longer report. Each of `holders` does it,
-  // because any of them may be lost next. `before`: the shares of the seat that is void.
+  // because any of them may be lost next. `before`: the shares of the assignment that is void.
   void report_lost(const std::vector<state::WorkerShare>& before, const std::vector<WorkerId>& holders);
 
   // Takes the pending records.
@@ -112,7 +112,7 @@ class Audits {
 
   const Parts parts_;
   AuditLog log_;
-  std::vector<state::WorkerShare> shares_before_;  // those of the seat before a planned change
+  std::vector<state::WorkerShare> shares_before_;  // those of the assignment before a planned change
   std::optional<Received> received_;               // from others; until it is reported
 };
 

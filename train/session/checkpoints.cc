@@ -38,19 +38,20 @@ void Checkpoints::open() {
 }
 
 void Checkpoints::resume() {
-  if (!checkpointer_ || parts_.seat.rank != 0) return;
+  if (!checkpointer_ || parts_.assignment.rank != 0) return;
   const auto& environment = parts_.environment;
   const auto& reports = parts_.reports;
   const checkpoint::Store store(environment.checkpoint_directory);
   if (!environment.resume) return start_unrelated(store);
   std::vector<std::string> skipped;
-  const auto loaded = store.load_newest(parts_.buffers, parts_.course.sample_count(), environment.lineage, skipped);
+  const auto loaded =
+      store.load_newest(parts_.buffers, parts_.run_progress.sample_count(), environment.lineage, skipped);
   for (const auto& text : skipped) reports.tell(protocol::kCheckpointSkipped, text);
   if (loaded) {
-    parts_.course.resume(loaded->manifest.progress);
+    parts_.run_progress.resume(loaded->manifest.progress);
     parts_.early.resume(loaded->manifest.early);
     parts_.attachments.resume(loaded->manifest.attachments);
-    resumed_step_ = parts_.course.committed_step();
+    resumed_step_ = parts_.run_progress.committed_step();
     if (*resumed_step_ < environment.saved_step) {
       reports.tell(protocol::kCheckpointSkipped, "that of step " + std::to_string(environment.saved_step) +
                                                      ", which this run wrote, is not in " + store.directory());
@@ -83,31 +84,31 @@ void Checkpoints::start_unrelated(const checkpoint::Store& store) {
 // A run that counts its generations from one again must not look older than the checkpoint it found.
 void Checkpoints::begin_beyond(Generation newest_generation) {
   earlier_exist_ = newest_generation != 0;
-  const Generation base = parts_.course.progress().generation_base;
-  if (base + counted_from_one(parts_.seat.generation) <= newest_generation) {
-    parts_.course.set_generation_base(newest_generation);
+  const Generation base = parts_.run_progress.progress().generation_base;
+  if (base + counted_from_one(parts_.assignment.generation) <= newest_generation) {
+    parts_.run_progress.set_generation_base(newest_generation);
   }
 }
 
 void Checkpoints::enter(const std::vector<protocol::Fence>& lineage, bool announce) {
   if (!checkpointer_) return;
-  const auto& course = parts_.course;
-  checkpointer_->enter({counted_from_one(parts_.seat.generation), course.next_step()}, lineage,
-                       course.progress().generation_base, announce && parts_.seat.rank == 0);
+  const auto& run_progress = parts_.run_progress;
+  checkpointer_->enter({counted_from_one(parts_.assignment.generation), run_progress.next_step()}, lineage,
+                       run_progress.progress().generation_base, announce && parts_.assignment.rank == 0);
 }
 
 checkpoint::Snapshot Checkpoints::snapshot() {
-  const Step step = parts_.course.committed_step();
+  const Step step = parts_.run_progress.committed_step();
   const auto& attached = parts_.attachments.of(step);
   if (attached.empty() && parts_.attachments.is_used() && std::exchange(unattached_, step) != step) {
     parts_.reports.tell(protocol::kCheckpointUnattached,
                         "the checkpoint of step " + std::to_string(step) +
                             " lacks what the program attaches to others: nothing was attached to this step");
   }
-  return {.generation = counted_from_one(parts_.seat.generation),
-          .world_size = parts_.seat.world_size(),
-          .sample_count = parts_.course.sample_count(),
-          .progress = parts_.course.progress(),
+  return {.generation = counted_from_one(parts_.assignment.generation),
+          .world_size = parts_.assignment.world_size(),
+          .sample_count = parts_.run_progress.sample_count(),
+          .progress = parts_.run_progress.progress(),
           .early = parts_.early.values(),
           .attachments = attached};
 }
@@ -120,21 +121,21 @@ bool Checkpoints::is_due(Step committed, Step steps) const {
 void Checkpoints::step_committed(Step steps) {
   if (!checkpointer_) return;
   report_notes();
-  if (is_due(parts_.course.committed_step(), steps)) begin();
+  if (is_due(parts_.run_progress.committed_step(), steps)) begin();
 }
 
 void Checkpoints::begin() {
-  begun_step_ = parts_.course.committed_step();
+  begun_step_ = parts_.run_progress.committed_step();
   parts_.audits.report();  // a run that continues from this checkpoint counts these records
-  if (parts_.seat.rank == 0) checkpointer_->begin(snapshot());
+  if (parts_.assignment.rank == 0) checkpointer_->begin(snapshot());
 }
 
 void Checkpoints::begin_by_first_rank() {
-  if (checkpointer_ && begun_step_ != parts_.course.committed_step() && !is_resumed_here()) begin();
+  if (checkpointer_ && begun_step_ != parts_.run_progress.committed_step() && !is_resumed_here()) begin();
 }
 
 void Checkpoints::write_by_first_rank() {
-  if (parts_.seat.rank == 0) write();
+  if (parts_.assignment.rank == 0) write();
 }
 
 void Checkpoints::write() {

@@ -27,8 +27,8 @@ class Checkpoints {
     const Environment& environment;
     const state::StateBuffers& buffers;
     ControlPlane* plane;  // null without a launcher
-    const Seat& seat;
-    Course& course;
+    const Assignment& assignment;
+    RunProgress& run_progress;
     EarlyValues& early;
     Attachments& attachments;
     Audits& audits;
@@ -44,10 +44,10 @@ class Checkpoints {
   // without touching existing ones.
   void resume();
   // This worker has read the checkpoint of the committed step, which therefore exists.
-  bool is_resumed_here() const { return resumed_step_ == parts_.course.committed_step(); }
+  bool is_resumed_here() const { return resumed_step_ == parts_.run_progress.committed_step(); }
   bool found_earlier() const { return earlier_exist_; }
-  // A seat is taken: its first step follows the committed one. `announce`: the first rank fences out workers that were
-  // cut off.
+  // An assignment is taken: its first step follows the committed one. `announce`: the first rank fences out workers
+  // that were cut off.
   void enter(const std::vector<protocol::Fence>& lineage, bool announce);
 
   // Whether one is due once the commit has advanced by this number of steps, to this one.

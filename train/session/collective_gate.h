@@ -1,6 +1,6 @@
-// Purpose: the one way into a collective of a launched worker: not while its seat is void, and a failure halts it until
-// its next seat. Ownership: the worker. Thread: the training thread, or the reducer's. Failure: that of the collective;
-// kAborted if the worker is halted.
+// Purpose: the one way into a collective of a launched worker: not while its assignment is void, and a failure halts it
+// until its next assignment. Ownership: the worker. Thread: the training thread, or the reducer's. Failure: that of the
+// collective; kAborted if the worker is halted.
 #pragma once
 
 #include <string>
@@ -14,7 +14,7 @@ namespace elastictrain::session {
 class CollectiveGate {
  public:
   // `plane`: null without a launcher.
-  CollectiveGate(ControlPlane* plane, const Course& course) : plane_(plane), course_(course) {}
+  CollectiveGate(ControlPlane* plane, const RunProgress& run_progress) : plane_(plane), run_progress_(run_progress) {}
 
   template <class Work>
   Status run(const char* what, Work&& work) const {
@@ -24,9 +24,9 @@ class CollectiveGate {
     if (status) {
       plane_->leave_collective();
     } else {
-      plane_->collective_failed(
-          std::string(what) + " of step " + std::to_string(course_.next_step()) + " failed: " + status.error().message,
-          status.error().code == ErrorCode::kMismatch);
+      plane_->collective_failed(std::string(what) + " of step " + std::to_string(run_progress_.next_step()) +
+                                    " failed: " + status.error().message,
+                                status.error().code == ErrorCode::kMismatch);
     }
     return status;
   }
@@ -35,7 +35,7 @@ class CollectiveGate {
   static Status halted() { return Error{ErrorCode::kAborted, "this worker is halted until a new generation begins"}; }
 
   ControlPlane* const plane_;
-  const Course& course_;
+  const RunProgress& run_progress_;
 };
 
 }  // namespace elastictrain::session

@@ -87,9 +87,9 @@ Result<std::unique_ptr<comm::Communicator>> reach_device(std::unique_ptr<comm::C
   return comm::build_nccl_communicator(std::move(host), options, cancel, build.running);
 }
 
-SeatBuilder::SeatBuilder(Build build, Done done) : build_(std::move(build)), done_(std::move(done)) {}
+CommunicatorBuilder::CommunicatorBuilder(Build build, Done done) : build_(std::move(build)), done_(std::move(done)) {}
 
-SeatBuilder::~SeatBuilder() {
+CommunicatorBuilder::~CommunicatorBuilder() {
   {
     const std::lock_guard lock(mutex_);
     ending_ = true;
@@ -99,7 +99,7 @@ SeatBuilder::~SeatBuilder() {
   if (thread_.joinable()) thread_.join();
 }
 
-void SeatBuilder::start(protocol::GenerationPlan plan, std::uint32_t rank) {
+void CommunicatorBuilder::start(protocol::GenerationPlan plan, std::uint32_t rank) {
   {
     const std::lock_guard lock(mutex_);
     auto entry = std::make_shared<Entry>();
@@ -111,7 +111,7 @@ void SeatBuilder::start(protocol::GenerationPlan plan, std::uint32_t rank) {
   changed_.notify_all();
 }
 
-void SeatBuilder::drop(Generation generation) {
+void CommunicatorBuilder::drop(Generation generation) {
   {
     const std::lock_guard lock(mutex_);
     const auto found = entries_.find(generation);
@@ -123,7 +123,7 @@ void SeatBuilder::drop(Generation generation) {
   changed_.notify_all();
 }
 
-std::optional<comm::BuildResult> SeatBuilder::take(Generation generation) {
+std::optional<comm::BuildResult> CommunicatorBuilder::take(Generation generation) {
   const std::lock_guard lock(mutex_);
   const auto found = entries_.find(generation);
   if (found == entries_.end()) return std::nullopt;
@@ -132,7 +132,7 @@ std::optional<comm::BuildResult> SeatBuilder::take(Generation generation) {
   return std::move(entry->result);
 }
 
-void SeatBuilder::retire(std::shared_ptr<comm::Communicator> communicator) {
+void CommunicatorBuilder::retire(std::shared_ptr<comm::Communicator> communicator) {
   if (!communicator) return;
   {
     const std::lock_guard lock(mutex_);
@@ -141,14 +141,14 @@ void SeatBuilder::retire(std::shared_ptr<comm::Communicator> communicator) {
   changed_.notify_all();
 }
 
-std::shared_ptr<SeatBuilder::Entry> SeatBuilder::next_to_build() const {
+std::shared_ptr<CommunicatorBuilder::Entry> CommunicatorBuilder::next_to_build() const {
   for (const auto& [generation, entry] : entries_) {
     if (!entry->begun) return entry;
   }
   return nullptr;
 }
 
-void SeatBuilder::run() {
+void CommunicatorBuilder::run() {
   std::unique_lock lock(mutex_);
   while (!ending_) {
     if (const auto entry = next_to_build()) {
@@ -164,7 +164,7 @@ void SeatBuilder::run() {
   }
 }
 
-void SeatBuilder::build(const std::shared_ptr<Entry>& entry, std::unique_lock<std::mutex>& lock) {
+void CommunicatorBuilder::build(const std::shared_ptr<Entry>& entry, std::unique_lock<std::mutex>& lock) {
   entry->begun = true;
   lock.unlock();
   auto result = build_(entry->plan, entry->rank, entry->cancel);

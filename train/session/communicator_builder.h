@@ -60,15 +60,15 @@ Result<std::unique_ptr<comm::Communicator>> reach_device(std::unique_ptr<comm::C
 // Ownership: the control plane. Thread: all calls from any thread; one builder thread of its own, created with the
 // first build. Failure: `done` receives the reason of a failed build; it is not called for a dropped one.
 
-class SeatBuilder {
+class CommunicatorBuilder {
  public:
   using Build = std::function<Result<comm::BuildResult>(const protocol::GenerationPlan&, std::uint32_t rank,
                                                         const comm::CancelToken&)>;
   // Called on the builder thread, which holds no lock.
   using Done = std::function<void(Generation, const Status&)>;
 
-  SeatBuilder(Build build, Done done);
-  ~SeatBuilder();
+  CommunicatorBuilder(Build build, Done done);
+  ~CommunicatorBuilder();
 
   void start(protocol::GenerationPlan plan, std::uint32_t rank);
   // Cancels the build, or closes its result.

@@ -128,7 +128,7 @@ void ControlPlane::start(std::function<std::vector<protocol::WorkerToAgent>()> o
 ControlPlane::ControlPlane(const Environment& environment)
     : environment_(environment),
       machine_(environment.worker),
-      builder_(std::make_unique<SeatBuilder>(
+      builder_(std::make_unique<CommunicatorBuilder>(
           [this](const auto& plan, std::uint32_t rank, const auto& cancel) { return build(plan, rank, cancel); },
           [this](Generation generation, const Status& status) { built(generation, status); })) {}
 
@@ -185,14 +185,14 @@ std::optional<WorkerId> ControlPlane::park(Step last_step) {
   link_->fall_silent(protocol::WorkerParked{last_step});
   std::unique_lock lock(mutex_);
   wait_parked(lock);
-  if (parking_ != Parking::kReseated) return std::nullopt;
+  if (parking_ != Parking::kReassigned) return std::nullopt;
   return successor_;
 }
 
 void ControlPlane::introduce_successor() {
   {
     const std::lock_guard lock(mutex_);
-    if (parking_ != Parking::kReseated) return;
+    if (parking_ != Parking::kReassigned) return;
     parking_ = Parking::kNot;
   }
   link_->introduce(hello_of(successor_));
@@ -241,7 +241,7 @@ void ControlPlane::carry_out() {
       builder_->drop(dropped->generation);
     } else if (const auto* say = std::get_if<WorkerMachine::Say>(&effect)) {
       link_->send(say->message);
-    } else if (std::holds_alternative<WorkerMachine::AbortSeat>(effect)) {
+    } else if (std::holds_alternative<WorkerMachine::AbortAssignment>(effect)) {
       if (current_) current_->abort();
       if (current_cancel_) current_cancel_->cancel();
       changed_.notify_all();
@@ -269,7 +269,7 @@ std::uint64_t ControlPlane::ask_epoch(std::uint64_t epoch) {
   return std::max(run_epoch_, epoch);
 }
 
-std::uint64_t ControlPlane::await_first_seat(std::uint64_t epoch) {
+std::uint64_t ControlPlane::await_first_assignment(std::uint64_t epoch) {
   std::unique_lock lock(mutex_);
   while (run_epoch_ <= epoch && !machine_.start_is_decided() && !orphaned()) {
     link_->send(protocol::WorkerAsksEpoch{});
@@ -291,9 +291,9 @@ void ControlPlane::hear(const protocol::WorkerDown& message) {
 
 // The next worker's machine is there before another message can arrive for it.
 void ControlPlane::hear_parked(const protocol::WorkerDown& message) {
-  if (const auto* reseated = std::get_if<protocol::Reseated>(&message)) {
-    parking_ = Parking::kReseated;
-    successor_ = reseated->worker;
+  if (const auto* reassigned = std::get_if<protocol::Reassigned>(&message)) {
+    parking_ = Parking::kReassigned;
+    successor_ = reassigned->worker;
     machine_ = WorkerMachine(successor_);
   } else if (std::holds_alternative<protocol::Dismiss>(message)) {
     parking_ = Parking::kDismissed;
@@ -332,12 +332,12 @@ std::vector<protocol::WorkerToAgent> ControlPlane::with_news(std::vector<protoco
   return messages;
 }
 
-// Runs under the lock in which the seat became the current one, so that an Abort always finds its communicator.
-TakenSeat ControlPlane::seat_with_build(WorkerMachine::NextSeat next) {
-  TakenSeat taken{std::move(next), nullptr, {}, nullptr};
+// Runs under the lock in which the assignment became the current one, so that an Abort always finds its communicator.
+TakenAssignment ControlPlane::assign_with_build(WorkerMachine::NextAssignment next) {
+  TakenAssignment taken{std::move(next), nullptr, {}, nullptr};
   if (!taken.rank || taken.is_void) return taken;
   auto built = builder_->take(taken.plan.generation);
-  ET_CHECK(built, "a seat that is taken is built");
+  ET_CHECK(built, "an assignment that is taken is built");
   taken.communicator = std::move(built->communicator);
   taken.state_sockets = std::move(built->state_sockets);
   taken.cancel = std::make_shared<comm::CancelToken>();
@@ -348,30 +348,30 @@ TakenSeat ControlPlane::seat_with_build(WorkerMachine::NextSeat next) {
   return taken;
 }
 
-std::optional<TakenSeat> ControlPlane::wait_seat() {
+std::optional<TakenAssignment> ControlPlane::wait_assignment() {
   std::unique_lock lock(mutex_);
   while (true) {
-    auto next = machine_.take_seat(false);
+    auto next = machine_.take_assignment(false);
     carry_out();
-    if (next) return seat_with_build(std::move(*next));
+    if (next) return assign_with_build(std::move(*next));
     if (orphaned()) return std::nullopt;
     changed_.wait(lock);
   }
 }
 
-std::optional<TakenSeat> ControlPlane::take_agreed_seat() {
+std::optional<TakenAssignment> ControlPlane::take_agreed_assignment() {
   const std::lock_guard lock(mutex_);
-  auto next = machine_.take_seat(true);
+  auto next = machine_.take_assignment(true);
   carry_out();
   if (!next) return std::nullopt;
-  return seat_with_build(std::move(*next));
+  return assign_with_build(std::move(*next));
 }
 
-bool ControlPlane::wait_on_seat(const std::function<bool()>& arrived) {
+bool ControlPlane::wait_on_assignment(const std::function<bool()>& arrived) {
   std::unique_lock lock(mutex_);
   while (!arrived()) {
-    const bool void_seat = machine_.generation() == 0 || machine_.seat_is_void();
-    if (void_seat || orphaned() || (machine_.dismissed() && !machine_.in_loop())) return false;
+    const bool void_assignment = machine_.generation() == 0 || machine_.assignment_is_void();
+    if (void_assignment || orphaned() || (machine_.dismissed() && !machine_.in_loop())) return false;
     changed_.wait(lock);
   }
   return true;
@@ -394,7 +394,7 @@ void ControlPlane::batch_done() {
 }
 bool ControlPlane::waits_for_meeting() const {
   const std::lock_guard lock(mutex_);
-  return orphaned() || machine_.swap_ready() || machine_.seat_is_void();
+  return orphaned() || machine_.swap_ready() || machine_.assignment_is_void();
 }
 bool ControlPlane::enter_collective() {
   return drive([](WorkerMachine& machine) { return machine.enter_collective(); });

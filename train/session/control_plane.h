@@ -61,25 +61,26 @@ class StepPace {
 };
 
 // The control plane of a launched worker, all but its training loop: the link to the agent, the worker
-// machine, which decides what to build, answer and take, the seat builder, and the address of the data plane. One lock
-// guards all of it. The machine's effects are carried out under the same lock, so that its messages are sent in order.
+// machine, which decides what to build, answer and take, the assignment builder, and the address of the data plane. One
+// lock guards all of it. The machine's effects are carried out under the same lock, so that its messages are sent in
+// order.
 //
 // Ownership: the session. Thread: the training thread, unless a call states otherwise. Its own threads: control,
-// builder. Failure: see AgentLink and SeatBuilder. open() and announce() fail if the agent or an address is not
+// builder. Failure: see AgentLink and CommunicatorBuilder. open() and announce() fail if the agent or an address is not
 // available.
 
-// A seat that was taken and what was built for it. Nothing is built if the seat is void or has no place for this
-// worker.
-struct TakenSeat : WorkerMachine::NextSeat {
+// An assignment that was taken and what was built for it. Nothing is built if the assignment is void or has no place
+// for this worker.
+struct TakenAssignment : WorkerMachine::NextAssignment {
   std::shared_ptr<comm::Communicator> communicator;
   std::vector<comm::StateSocket> state_sockets;
-  std::shared_ptr<comm::CancelToken> cancel;  // cancelled with the seat; ends its state transfers
+  std::shared_ptr<comm::CancelToken> cancel;  // cancelled with the assignment; ends its state transfers
 };
 
 class ControlPlane {
  public:
   using Place = protocol::StepPlace;
-  using SeatKind = WorkerMachine::SeatKind;
+  using AssignmentKind = WorkerMachine::AssignmentKind;
 
   static Result<std::unique_ptr<ControlPlane>> open(const Environment& environment);
   ~ControlPlane();
@@ -96,20 +97,22 @@ class ControlPlane {
   // that this worker can start.
   Status announce(protocol::WorkerReady ready);
 
-  // Before the first seat is taken. The epoch that the run has reached as far as it is known here; if that is not after
-  // `epoch`, the supervisor is asked, which answers soon or, if it is away, not at all: then what was known counts.
+  // Before the first assignment is taken. The epoch that the run has reached as far as it is known here; if that is not
+  // after `epoch`, the supervisor is asked, which answers soon or, if it is away, not at all: then what was known
+  // counts.
   std::uint64_t ask_epoch(std::uint64_t epoch);
-  // After announce(): returns when wait_seat() would return at once (then `epoch`), or the run is in a later epoch.
-  std::uint64_t await_first_seat(std::uint64_t epoch);
+  // After announce(): returns when wait_assignment() would return at once (then `epoch`), or the run is in a later
+  // epoch.
+  std::uint64_t await_first_assignment(std::uint64_t epoch);
 
-  // For a worker that starts or is halted: waits for its next seat as long as the supervisor can still send one.
+  // For a worker that starts or is halted: waits for its next assignment as long as the supervisor can still send one.
   // nullopt: this worker is orphaned, and no plan can come.
-  std::optional<TakenSeat> wait_seat();
+  std::optional<TakenAssignment> wait_assignment();
   // Call it at the boundary at which the lane reported that all workers are ready.
-  std::optional<TakenSeat> take_agreed_seat();
-  // Waits until `arrived` returns true. Returns false if the seat is void or no worker is left that could send what is
-  // awaited. wake() makes it check again.
-  bool wait_on_seat(const std::function<bool()>& arrived);
+  std::optional<TakenAssignment> take_agreed_assignment();
+  // Waits until `arrived` returns true. Returns false if the assignment is void or no worker is left that could send
+  // what is awaited. wake() makes it check again.
+  bool wait_on_assignment(const std::function<bool()>& arrived);
   void wake();  // any thread
 
   // As in WorkerMachine. enter_collective() … collective_failed() are also called on the reducer's thread.
@@ -150,14 +153,14 @@ class ControlPlane {
   void send_in_turn(const std::function<std::vector<protocol::WorkerToAgent>()>& make) { link_->send_in_turn(make); }
   // For a clean end, where all ranks of a launch leave. See MpiWorld::leave().
   Status leave_mpi();
-  // Ends the control thread once everything is sent or the time is up, and releases the seat's communicator.
+  // Ends the control thread once everything is sent or the time is up, and releases the assignment's communicator.
   void close(std::chrono::milliseconds flush_time);
 
  private:
   using SteadyClock = std::chrono::steady_clock;
 
   // The state of this process between two workers.
-  enum class Parking { kNot, kParked, kReseated, kDismissed };
+  enum class Parking { kNot, kParked, kReassigned, kDismissed };
 
   explicit ControlPlane(const Environment& environment);
   void try_device();
@@ -171,7 +174,7 @@ class ControlPlane {
   std::vector<protocol::WorkerToAgent> with_news(std::vector<protocol::WorkerToAgent> messages);
   // Call with the lock held.
   void carry_out();
-  TakenSeat seat_with_build(WorkerMachine::NextSeat next);
+  TakenAssignment assign_with_build(WorkerMachine::NextAssignment next);
   // Applies `change` to the machine and carries out the effects.
   template <class Change>
   auto drive(Change change);
@@ -206,12 +209,12 @@ class ControlPlane {
   Parking parking_ = Parking::kNot;
   std::uint64_t run_epoch_ = 0;      // as far as it is known
   std::uint64_t epoch_answers_ = 0;  // so far
-  WorkerId successor_;               // the worker of the machine since kReseated
+  WorkerId successor_;               // the worker of the machine since kReassigned
 
   Board board_{[this](const protocol::WorkerToAgent& message) { link_->send(message); }};
   std::optional<TermNotice> term_;
   std::unique_ptr<AgentLink> link_;
-  std::unique_ptr<SeatBuilder> builder_;
+  std::unique_ptr<CommunicatorBuilder> builder_;
 };
 
 std::optional<std::uint32_t> rank_in(const protocol::GenerationPlan& plan, WorkerId worker);

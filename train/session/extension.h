@@ -19,8 +19,8 @@ namespace elastictrain::session {
 // What an extension sees of its worker.
 struct ExtensionHost {
   const Environment& environment;
-  const Seat& seat;
-  const Course& course;
+  const Assignment& assignment;
+  const RunProgress& run_progress;
   const CollectiveGate& gate;
   ModelExchange& models;
   bool& is_enabled;  // the program's choice, kept when its process becomes another worker

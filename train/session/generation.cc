@@ -9,51 +9,51 @@
 
 namespace elastictrain::session {
 
-std::uint64_t Seat::samples() const {
+std::uint64_t Assignment::samples() const {
   std::uint64_t sum = 0;
   for (const auto& share : shares) sum += share.samples;
   return sum;
 }
 
-bool Seat::has(WorkerId worker) const {
+bool Assignment::has(WorkerId worker) const {
   return std::any_of(shares.begin(), shares.end(), [&](const auto& share) { return share.worker == worker; });
 }
 
-bool Seat::counts(WorkerId worker) const {
+bool Assignment::counts(WorkerId worker) const {
   return !repeats_step || std::binary_search(holders.begin(), holders.end(), worker);
 }
 
-Seat solo_seat(std::uint32_t batch) {
-  Seat seat;
-  seat.reason = "alone, without a launcher";
-  seat.shares = {{WorkerId{}, batch}};
-  seat.communicator = std::make_shared<SoloCommunicator>(0);
-  return seat;
+Assignment solo_assignment(std::uint32_t batch) {
+  Assignment assignment;
+  assignment.reason = "alone, without a launcher";
+  assignment.shares = {{WorkerId{}, batch}};
+  assignment.communicator = std::make_shared<SoloCommunicator>(0);
+  return assignment;
 }
 
-Seat seat_of(const protocol::GenerationPlan& plan, std::uint32_t rank,
-             std::shared_ptr<comm::Communicator> communicator) {
-  Seat seat;
-  seat.generation = plan.generation;
-  seat.token = plan.token;
-  seat.rank = rank;
-  seat.local_rank = plan.members[rank].local_rank;
-  seat.reason = plan.reason;
-  seat.repeats_step = plan.fence != 0;
-  seat.synchronization = plan.synchronization;
-  seat.averaging_weight = static_cast<float>(plan.averaging_weight);
+Assignment assignment_of(const protocol::GenerationPlan& plan, std::uint32_t rank,
+                         std::shared_ptr<comm::Communicator> communicator) {
+  Assignment assignment;
+  assignment.generation = plan.generation;
+  assignment.token = plan.token;
+  assignment.rank = rank;
+  assignment.local_rank = plan.members[rank].local_rank;
+  assignment.reason = plan.reason;
+  assignment.repeats_step = plan.fence != 0;
+  assignment.synchronization = plan.synchronization;
+  assignment.averaging_weight = static_cast<float>(plan.averaging_weight);
   const auto holds = [](const protocol::Member& member) { return !member.joiner; };
   const auto first = std::find_if(plan.members.begin(), plan.members.end(), holds);
-  if (first != plan.members.end()) seat.first_holder = static_cast<std::uint32_t>(first - plan.members.begin());
-  seat.shares = all_shares(plan);
+  if (first != plan.members.end()) assignment.first_holder = static_cast<std::uint32_t>(first - plan.members.begin());
+  assignment.shares = all_shares(plan);
   for (const auto& member : plan.members) {
-    if (seat.repeats_step && !member.joiner) seat.holders.push_back(member.worker);
+    if (assignment.repeats_step && !member.joiner) assignment.holders.push_back(member.worker);
   }
-  std::sort(seat.holders.begin(), seat.holders.end());
-  seat.communicator = std::move(communicator);
+  std::sort(assignment.holders.begin(), assignment.holders.end());
+  assignment.communicator = std::move(communicator);
   const bool averages_pairs = plan.synchronization == protocol::Synchronization::kPairAveraging;
-  seat.lane = ControlLane(rank, seat.world_size(), averages_pairs);
-  return seat;
+  assignment.lane = ControlLane(rank, assignment.world_size(), averages_pairs);
+  return assignment;
 }
 
 std::vector<state::WorkerShare> first_shares(const protocol::GenerationPlan& plan) {
@@ -77,33 +77,33 @@ std::span<float> StepLane::fill() {
   input_.wants_stop = plane_ != nullptr && plane_->orphaned();
   input_.ends_data = ends_data_;
   input_.claim = claim_;
-  return seat_.lane.fill(input_);
+  return assignment_.lane.fill(input_);
 }
 
-std::vector<state::WorkerShare> Seating::move_to(Seat next) {
+std::vector<state::WorkerShare> AssignmentExchange::move_to(Assignment next) {
   ET_CHECK(!old_communicator_, "the generation before the last one has ended");
-  old_communicator_ = std::move(seat_.communicator);
-  return std::exchange(seat_, std::move(next)).shares;
+  old_communicator_ = std::move(assignment_.communicator);
+  return std::exchange(assignment_, std::move(next)).shares;
 }
 
-std::vector<state::WorkerShare> Seating::replace_by(Seat next) {
-  plane_->retire(std::move(seat_.communicator));
+std::vector<state::WorkerShare> AssignmentExchange::replace_by(Assignment next) {
+  plane_->retire(std::move(assignment_.communicator));
   plane_->retire(std::move(old_communicator_));
-  return std::exchange(seat_, std::move(next)).shares;
+  return std::exchange(assignment_, std::move(next)).shares;
 }
 
-void Seating::step_reduced() {
+void AssignmentExchange::step_reduced() {
   if (old_communicator_) plane_->retire(std::move(old_communicator_));
 }
 
-void Seating::leave() {
-  plane_->retire(std::move(seat_.communicator));
+void AssignmentExchange::leave() {
+  plane_->retire(std::move(assignment_.communicator));
   plane_->retire(std::move(old_communicator_));
-  seat_ = {};
+  assignment_ = {};
 }
 
-void Seating::close() {
-  seat_.communicator.reset();
+void AssignmentExchange::close() {
+  assignment_.communicator.reset();
   old_communicator_.reset();
 }
 

@@ -14,12 +14,12 @@
 #include "train/session/control_lane.h"
 #include "train/state/progress.h"
 
-// This worker's place in the current generation (its seat), replaced as a whole at a swap. Ownership: the
+// This worker's place in the current generation (its assignment), replaced as a whole at a swap. Ownership: the
 // session; the communicator is shared with the control plane, which may abort it. Thread: the training thread.
 
 namespace elastictrain::session {
 
-struct Seat {
+struct Assignment {
   Generation generation = 0;
   Token token{};  // of the generation
   std::uint32_t rank = 0;
@@ -42,12 +42,12 @@ struct Seat {
   bool counts(WorkerId worker) const;
 };
 
-// The seat of a worker without a launcher.
-Seat solo_seat(std::uint32_t batch);
+// The assignment of a worker without a launcher.
+Assignment solo_assignment(std::uint32_t batch);
 
-// The seat of the member with this rank in `plan`.
-Seat seat_of(const protocol::GenerationPlan& plan, std::uint32_t rank,
-             std::shared_ptr<comm::Communicator> communicator);
+// The assignment of the member with this rank in `plan`.
+Assignment assignment_of(const protocol::GenerationPlan& plan, std::uint32_t rank,
+                         std::shared_ptr<comm::Communicator> communicator);
 
 // How the first step of a planned generation is divided: joiners get no samples.
 std::vector<state::WorkerShare> first_shares(const protocol::GenerationPlan& plan);
@@ -61,8 +61,8 @@ class ControlPlane;
 
 class StepLane {
  public:
-  // `plane`: null without a launcher. `seat`: the current one.
-  StepLane(ControlPlane* plane, Seat& seat) : plane_(plane), seat_(seat) {}
+  // `plane`: null without a launcher. `assignment`: the current one.
+  StepLane(ControlPlane* plane, Assignment& assignment) : plane_(plane), assignment_(assignment) {}
 
   // From the next lane on.
   void end_data() { ends_data_ = true; }
@@ -72,21 +72,21 @@ class StepLane {
   void claim(const Claim& claim) { claim_ = claim; }
 
   std::span<float> fill();
-  const LaneOutput& read() { return output_ = seat_.lane.read(); }
+  const LaneOutput& read() { return output_ = assignment_.lane.read(); }
   const LaneOutput& last() const { return output_; }
   // The figures of the committed step, which the next step's lane carries.
   void report(const LaneInput& figures) { input_ = figures; }
 
  private:
   ControlPlane* const plane_;
-  Seat& seat_;
+  Assignment& assignment_;
   std::atomic<bool> ends_data_{false};
   LaneInput input_;
   Claim claim_;
   LaneOutput output_;
 };
 
-// This worker's seat and the communicators behind it, through every exchange: at a boundary the old
+// This worker's assignment and the communicators behind it, through every exchange: at a boundary the old
 // communicator stays until the new generation has reduced, because other workers may still be reading from it; after a
 // loss nobody does.
 //
@@ -95,30 +95,30 @@ class StepLane {
 
 class ControlPlane;
 
-class Seating {
+class AssignmentExchange {
  public:
-  explicit Seating(ControlPlane* plane) : plane_(plane) {}  // null without a launcher
+  explicit AssignmentExchange(ControlPlane* plane) : plane_(plane) {}  // null without a launcher
 
   // The object stays the same through all exchanges.
-  Seat& seat() { return seat_; }
-  const Seat& seat() const { return seat_; }
+  Assignment& assignment() { return assignment_; }
+  const Assignment& assignment() const { return assignment_; }
 
-  void take_first(Seat seat) { seat_ = std::move(seat); }
-  // Both return the shares of the seat before.
-  std::vector<state::WorkerShare> move_to(Seat next);     // at a boundary
-  std::vector<state::WorkerShare> replace_by(Seat next);  // after a loss
+  void take_first(Assignment assignment) { assignment_ = std::move(assignment); }
+  // Both return the shares of the assignment before.
+  std::vector<state::WorkerShare> move_to(Assignment next);     // at a boundary
+  std::vector<state::WorkerShare> replace_by(Assignment next);  // after a loss
 
   // The buckets of a step are reduced in the current generation.
   void step_reduced();
-  void step_committed() { seat_.repeats_step = false; }
+  void step_committed() { assignment_.repeats_step = false; }
 
-  // This worker has no seat anymore; its communicators close in the background, or at once.
+  // This worker has no assignment anymore; its communicators close in the background, or at once.
   void leave();
   void close();
 
  private:
   ControlPlane* const plane_;
-  Seat seat_;
+  Assignment assignment_;
   std::shared_ptr<comm::Communicator> old_communicator_;
 };
 

@@ -66,7 +66,7 @@ Status HostGradients::sum(OpenStep& step, Bucket& bucket) {
   if (!std::exchange(step.lane_sent, true)) options.lane = lane_.fill();
   if (step.wants_variance) square_into(bucket);
   comm::ReduceStats stats;
-  Status status = seat_.communicator->all_reduce({bucket.data, bucket.count}, options, &stats);
+  Status status = assignment_.communicator->all_reduce({bucket.data, bucket.count}, options, &stats);
   step.add(stats);
   if (status && step.wants_variance) return add_variance(step, bucket, options.scale);
   return status;
@@ -81,7 +81,7 @@ void HostGradients::square_into(const Bucket& bucket) {
 Status HostGradients::add_variance(OpenStep& step, const Bucket& bucket, float scale) {
   comm::ReduceOptions options;
   options.scale = scale;
-  if (auto status = seat_.communicator->all_reduce(squares_, options); !status) return status;
+  if (auto status = assignment_.communicator->all_reduce(squares_, options); !status) return status;
   double square_sum = 0;
   for (std::size_t i = 0; i < bucket.count; ++i) {
     const double variance = static_cast<double>(squares_[i]) - static_cast<double>(bucket.data[i]) * bucket.data[i];
@@ -132,7 +132,7 @@ bool DeviceGradients::may_run_ahead(const OpenStep& step) const {
 
 Status DeviceGradients::await_pass(const OpenStep& step) {
   const auto& last = step.last_of_pass();
-  if (!last.on_device || seat_.world_size() != 1) return await_input(last);
+  if (!last.on_device || assignment_.world_size() != 1) return await_input(last);
   if (!may_run_ahead(step)) return await_all(step);
   const Status status = device_->follow(last.stream);
   return status ? Status() : final_error(status.error());
@@ -158,7 +158,7 @@ Clock::time_point DeviceGradients::sum_time(const OpenStep& step) {
 }
 
 comm::DeviceSums& DeviceGradients::sums() const {
-  auto* const sums = seat_.communicator->device_sums();
+  auto* const sums = assignment_.communicator->device_sums();
   ET_CHECK(sums != nullptr, "a session with a device has a data plane that sums its memory");
   return *sums;
 }
@@ -198,11 +198,11 @@ Status DeviceGradients::make_room(const OpenStep& step, const Bucket& bucket, co
     reduce.data = static_cast<float*>(*wide);
     return {};
   }
-  if (weights_.empty() || weights_of_ != seat_.generation) weights_ = step.division.weights(seat_);
-  weights_of_ = seat_.generation;
+  if (weights_.empty() || weights_of_ != assignment_.generation) weights_ = step.division.weights(assignment_);
+  weights_of_ = assignment_.generation;
   reduce.weights = weights_;
-  if (seat_.world_size() == 1) return {};
-  const auto parts = device_->parts(comm::Shards{bucket.count, seat_.world_size()}.bytes_of_parts());
+  if (assignment_.world_size() == 1) return {};
+  const auto parts = device_->parts(comm::Shards{bucket.count, assignment_.world_size()}.bytes_of_parts());
   if (!parts) return final_error(parts.error());
   reduce.parts = *parts;
   return {};

@@ -43,10 +43,11 @@ class NarrowGradients {
 class HostGradients {
  public:
   // `may_repeat`: a failed sum may be repeated, which needs copies of its inputs.
-  HostGradients(bool may_repeat, InputCopies& copies, const Seat& seat, const CollectiveGate& gate, StepLane& lane)
-      : may_repeat_(may_repeat), copies_(copies), seat_(seat), gate_(gate), lane_(lane) {}
+  HostGradients(bool may_repeat, InputCopies& copies, const Assignment& assignment, const CollectiveGate& gate,
+                StepLane& lane)
+      : may_repeat_(may_repeat), copies_(copies), assignment_(assignment), gate_(gate), lane_(lane) {}
 
-  bool keeps_inputs() const { return may_repeat_ && seat_.world_size() > 1; }
+  bool keeps_inputs() const { return may_repeat_ && assignment_.world_size() > 1; }
   // Touches the memory that the reduction needs, on the training thread, while earlier buckets are reduced. A joiner
   // does it while the others compute: its first batch is empty, and page faults in its second step would delay all.
   void prepare_memory(const OpenStep& step, Bucket& bucket);
@@ -62,7 +63,7 @@ class HostGradients {
 
   const bool may_repeat_;
   InputCopies& copies_;
-  const Seat& seat_;
+  const Assignment& assignment_;
   const CollectiveGate& gate_;
   StepLane& lane_;
   std::vector<float> squares_;  // of a bucket, while its variance is measured
@@ -79,9 +80,9 @@ class HostGradients {
 class DeviceGradients {
  public:
   // `device`: null while the program trains in host memory; chosen before the start.
-  DeviceGradients(const std::unique_ptr<DeviceSide>& device, const HostGradients& host, const Seat& seat,
+  DeviceGradients(const std::unique_ptr<DeviceSide>& device, const HostGradients& host, const Assignment& assignment,
                   const CollectiveGate& gate, Lifecycle& lifecycle)
-      : device_(device), host_(host), seat_(seat), gate_(gate), lifecycle_(lifecycle) {}
+      : device_(device), host_(host), assignment_(assignment), gate_(gate), lifecycle_(lifecycle) {}
 
   void step_begins(Clock::time_point now);
   // The work that `stream` holds now produces the bucket's gradient.
@@ -116,7 +117,7 @@ class DeviceGradients {
 
   const std::unique_ptr<DeviceSide>& device_;
   const HostGradients& host_;
-  const Seat& seat_;
+  const Assignment& assignment_;
   const CollectiveGate& gate_;
   Lifecycle& lifecycle_;
   std::vector<float> weights_;  // of all ranks in the open step; empty: not computed yet

@@ -109,20 +109,21 @@ Clock::duration Measurements::own_step() const {
   return std::chrono::duration_cast<Clock::duration>(own);
 }
 
-void Measurements::publish(const StepDivision& step, const Course& course, const Seat& seat, Clock::time_point now) {
-  const StepFigures figures{.generation = seat.generation,
-                            .step = course.committed_step(),
+void Measurements::publish(const StepDivision& step, const RunProgress& run_progress, const Assignment& assignment,
+                           Clock::time_point now) {
+  const StepFigures figures{.generation = assignment.generation,
+                            .step = run_progress.committed_step(),
                             .epoch = step.cut.epoch,
-                            .epoch_fraction = course.fraction_of(step.cut.epoch),
+                            .epoch_fraction = run_progress.fraction_of(step.cut.epoch),
                             .loss = report_.loss,
                             .has_new_loss = std::exchange(has_new_loss_, false),
                             .gradient_norm = report_.gradient_norm,
                             .global_samples = step.counted,
-                            .samples_used = course.progress().samples_used,
-                            .traffic = seat.communicator->traffic()};
+                            .samples_used = run_progress.progress().samples_used,
+                            .traffic = assignment.communicator->traffic()};
   monitors_.step_done(last_times_, figures, now);
-  if (course.committed_step() % kRoundTripEvery == 0) {
-    monitors_.round_trip_known(farthest_round_trip_us(*seat.communicator));
+  if (run_progress.committed_step() % kRoundTripEvery == 0) {
+    monitors_.round_trip_known(farthest_round_trip_us(*assignment.communicator));
   }
   swap_gap_.committed(now);
   report_swap(swap_gap_.take());
@@ -157,18 +158,18 @@ RunMonitors Measurements::run_monitors(const LaneOutput& lane) const {
           .update_us = last_times_.update_us};
 }
 
-void add_traffic(RunMonitors& monitors, const Seat& seat) {
-  if (!seat.communicator) return;
-  const auto traffic = seat.communicator->traffic();
+void add_traffic(RunMonitors& monitors, const Assignment& assignment) {
+  if (!assignment.communicator) return;
+  const auto traffic = assignment.communicator->traffic();
   monitors.bytes_sent = traffic.bytes_sent;
   monitors.bytes_received = traffic.bytes_received;
   monitors.bytes_shared = traffic.bytes_shared;
 }
 
-std::vector<PeerMonitors> peer_monitors_of(const Seat& seat) {
-  std::vector<PeerMonitors> monitors(seat.world_size());
-  if (!seat.communicator) return monitors;
-  for (const auto& peer : seat.communicator->peers()) {
+std::vector<PeerMonitors> peer_monitors_of(const Assignment& assignment) {
+  std::vector<PeerMonitors> monitors(assignment.world_size());
+  if (!assignment.communicator) return monitors;
+  for (const auto& peer : assignment.communicator->peers()) {
     monitors[peer.rank] = {peer.bytes_sent, peer.bytes_received, peer.round_trip_us};
   }
   return monitors;

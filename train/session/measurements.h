@@ -62,10 +62,11 @@ class Measurements {
   // The time of the last batch, without that in which this worker waited for others.
   Clock::duration own_step() const;
   // For the supervisor, after the step is committed.
-  void publish(const StepDivision& step, const Course& course, const Seat& seat, Clock::time_point now);
+  void publish(const StepDivision& step, const RunProgress& run_progress, const Assignment& assignment,
+               Clock::time_point now);
 
   // Before the first step of a generation.
-  void seated(Generation generation, Step committed_step) { monitors_.seated(generation, committed_step); }
+  void assigned(Generation generation, Step committed_step) { monitors_.assigned(generation, committed_step); }
   // This worker continues in `generation`, after the step that was committed last.
   void swapped(Generation generation) { swap_gap_.swapped(generation); }
   // What is known of the last change, before the next one or the end.
@@ -98,8 +99,8 @@ class Measurements {
   SwapGap swap_gap_;
 };
 
-// The connections of the current seat, for a program. Empty traffic while buckets are reduced in the background.
-std::vector<PeerMonitors> peer_monitors_of(const Seat& seat);
-void add_traffic(RunMonitors& monitors, const Seat& seat);
+// The connections of the current assignment, for a program. Empty traffic while buckets are reduced in the background.
+std::vector<PeerMonitors> peer_monitors_of(const Assignment& assignment);
+void add_traffic(RunMonitors& monitors, const Assignment& assignment);
 
 }  // namespace elastictrain::session

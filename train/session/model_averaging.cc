@@ -6,12 +6,12 @@
 namespace elastictrain::session {
 
 bool ModelAveraging::applies() const {
-  return !parts_.device && parts_.seat.synchronization != protocol::Synchronization::kGradients &&
+  return !parts_.device && parts_.assignment.synchronization != protocol::Synchronization::kGradients &&
          parts_.models.has_model();
 }
 
 protocol::Synchronization ModelAveraging::synchronization() const {
-  return applies() ? parts_.seat.synchronization : protocol::Synchronization::kGradients;
+  return applies() ? parts_.assignment.synchronization : protocol::Synchronization::kGradients;
 }
 
 Status ModelAveraging::take_local_gradient(OpenStep& step, Bucket& bucket) {
@@ -38,14 +38,14 @@ Status ModelAveraging::exchange(OpenStep& step) {
   }
   return parts_.gate.run("exchange of models", [&] {
     const bool contributes = parts_.handover.own_model_counts();
-    const bool in_pairs = parts_.seat.synchronization == protocol::Synchronization::kPairAveraging;
+    const bool in_pairs = parts_.assignment.synchronization == protocol::Synchronization::kPairAveraging;
     return in_pairs ? average_in_pairs(contributes) : average_with_all(contributes);
   });
 }
 
 Status ModelAveraging::average_with_all(bool contributes) {
-  Status status = parts_.models.average(*parts_.seat.communicator, parts_.lane.fill(), contributes);
-  if (status) parts_.models.keep_correction(parts_.seat.averaging_weight);
+  Status status = parts_.models.average(*parts_.assignment.communicator, parts_.lane.fill(), contributes);
+  if (status) parts_.models.keep_correction(parts_.assignment.averaging_weight);
   return status;
 }
 
@@ -54,12 +54,12 @@ Status ModelAveraging::average_in_pairs(bool contributes) {
   if (auto status = parts_.extension.average_in_pairs(contributes); !status) return status;
   comm::ReduceOptions options;
   options.lane = parts_.lane.fill();
-  return parts_.seat.communicator->all_reduce({}, options);
+  return parts_.assignment.communicator->all_reduce({}, options);
 }
 
 Status ModelAveraging::gather_equal_state(OpenStep& step) {
   Status status = parts_.gate.run("making all replicas equal", [&] {
-    return parts_.models.gather_equal_state(*parts_.seat.communicator, parts_.seat.first_holder,
+    return parts_.models.gather_equal_state(*parts_.assignment.communicator, parts_.assignment.first_holder,
                                             parts_.handover.own_model_counts());
   });
   step.has_equal_state = status.ok();
@@ -72,7 +72,7 @@ void ModelAveraging::adopt_equal_state(OpenStep& step) {
 
 Status ModelAveraging::equalize() {
   Status status = parts_.gate.run("averaging the models at the end", [&] {
-    return parts_.models.gather_equal_state(*parts_.seat.communicator, parts_.seat.first_holder, true);
+    return parts_.models.gather_equal_state(*parts_.assignment.communicator, parts_.assignment.first_holder, true);
   });
   if (status) parts_.models.adopt();
   return status;

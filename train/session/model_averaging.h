@@ -26,7 +26,7 @@ class ModelAveraging {
   struct Parts {
     ModelExchange& models;
     const std::unique_ptr<DeviceSide>& device;
-    const Seat& seat;
+    const Assignment& assignment;
     const CollectiveGate& gate;
     StepLane& lane;
     const StateHandover& handover;

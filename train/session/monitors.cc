@@ -85,7 +85,7 @@ std::optional<double> NoiseScale::value() const {
   return noise_ / signal_;
 }
 
-void Monitors::seated(Generation generation, Step committed_step) {
+void Monitors::assigned(Generation generation, Step committed_step) {
   const std::lock_guard lock(mutex_);
   figures_.generation = generation;
   figures_.traffic = {};

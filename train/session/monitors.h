@@ -120,7 +120,7 @@ class Monitors {
   void round_trip_known(double round_trip_us);
   void norms_known(const StepNorms& norms);
   // Call it before the first step of a generation.
-  void seated(Generation generation, Step committed_step);
+  void assigned(Generation generation, Step committed_step);
   protocol::WorkerHeartbeat heartbeat();
 
  private:

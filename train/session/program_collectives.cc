@@ -274,7 +274,7 @@ Status Group::broadcast(std::span<std::byte> data, std::uint32_t root) {
 
 Status ProgramData::share(Bucket& bucket) {
   restore_or_copy(bucket);
-  return gate_.run("sharing the program's data", [&] { return bucket.share(*seat_.communicator); });
+  return gate_.run("sharing the program's data", [&] { return bucket.share(*assignment_.communicator); });
 }
 
 void ProgramData::reserve_copy(Bucket& bucket) {

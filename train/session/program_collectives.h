@@ -73,8 +73,8 @@ class Group {
 
 class ProgramData {
  public:
-  ProgramData(InputCopies& copies, const Seat& seat, const CollectiveGate& gate)
-      : copies_(copies), seat_(seat), gate_(gate) {}
+  ProgramData(InputCopies& copies, const Assignment& assignment, const CollectiveGate& gate)
+      : copies_(copies), assignment_(assignment), gate_(gate) {}
 
   // Makes room for the copy. On the training thread, where the room for copies of gradients is made.
   void reserve_copy(Bucket& bucket);
@@ -85,7 +85,7 @@ class ProgramData {
   void restore_or_copy(Bucket& bucket);
 
   InputCopies& copies_;
-  const Seat& seat_;
+  const Assignment& assignment_;
   const CollectiveGate& gate_;
 };
 

@@ -8,10 +8,12 @@
 
 namespace elastictrain::session {
 
-std::vector<float> StepDivision::weights(const Seat& seat) const {
-  std::vector<float> weights(seat.world_size());
+std::vector<float> StepDivision::weights(const Assignment& assignment) const {
+  std::vector<float> weights(assignment.world_size());
   for (std::size_t rank = 0; rank < weights.size(); ++rank) {
-    const auto of_rank = [&](const state::WorkerShare& share) { return share.worker == seat.shares[rank].worker; };
+    const auto of_rank = [&](const state::WorkerShare& share) {
+      return share.worker == assignment.shares[rank].worker;
+    };
     const auto share = std::find_if(shares.begin(), shares.end(), of_rank);
     if (share == shares.end() || counted == 0) continue;
     const auto count = static_cast<double>(counts[static_cast<std::size_t>(share - shares.begin())]);
@@ -53,12 +55,14 @@ void StepDivision::keep_used(std::span<const std::uint64_t> used_by_rank) {
   used = std::move(kept);
 }
 
-StepDivision divide_step(const Course& course, const Seat& seat, WorkerId self, bool inputs_are_kept) {
-  StepDivision step{.cut = course.cut_next(), .shares = course.next_shares()};
+StepDivision divide_step(const RunProgress& run_progress, const Assignment& assignment, WorkerId self,
+                         bool inputs_are_kept) {
+  StepDivision step{.cut = run_progress.cut_next(), .shares = run_progress.next_shares()};
   for (std::size_t rank = 0; rank < step.shares.size(); ++rank) {
     const WorkerId worker = step.shares[rank].worker;
     // Without copies no worker can repeat an all-reduce: the step is committed without samples, on all workers alike.
-    const bool counts = !step.shares[rank].is_lost && (!seat.repeats_step || (inputs_are_kept && seat.counts(worker)));
+    const bool counts =
+        !step.shares[rank].is_lost && (!assignment.repeats_step || (inputs_are_kept && assignment.counts(worker)));
     if (worker == self) step.my_rank = rank;
     step.counts.push_back(counts ? step.cut.count(rank) : 0);
     if (counts) {
@@ -118,19 +122,19 @@ Claim Round::claim(const RoundPace& pace) const {
   return {.used = used_, .steps = batches_, .batches = batches_in(pace)};
 }
 
-bool Course::data_is_used_up() const {
+bool RunProgress::data_is_used_up() const {
   if (data_ended_at_ != 0) return true;
   if (data_.max_steps != 0 && progress_.committed_step >= data_.max_steps) return true;
   return data_.sample_count != 0 && next_sampler().epoch >= data_.epochs;
 }
 
-bool Course::is_used_up_after(const StepDivision& step, const std::vector<state::WorkerShare>& shares) const {
-  Course after = *this;
+bool RunProgress::is_used_up_after(const StepDivision& step, const std::vector<state::WorkerShare>& shares) const {
+  RunProgress after = *this;
   after.commit(step, false, shares);
   return after.data_is_used_up();
 }
 
-double Course::fraction_of(std::uint64_t epoch) const {
+double RunProgress::fraction_of(std::uint64_t epoch) const {
   if (data_.sample_count == 0) return 0;
   const auto& next = progress_.sampler;
   const bool is_current = next.epoch == epoch;
@@ -138,7 +142,7 @@ double Course::fraction_of(std::uint64_t epoch) const {
   return static_cast<double>(used) / static_cast<double>(data_.sample_count);
 }
 
-void Course::begin(std::vector<state::WorkerShare> shares, double learning_rate_factor) {
+void RunProgress::begin(std::vector<state::WorkerShare> shares, double learning_rate_factor) {
   progress_ = {};
   progress_.sampler.seed = data_.seed;
   progress_.learning_rate = {.from = learning_rate_factor, .to = learning_rate_factor};
@@ -148,13 +152,13 @@ void Course::begin(std::vector<state::WorkerShare> shares, double learning_rate_
   longest_round_ = 1;
 }
 
-void Course::resume(const state::Progress& saved) {
+void RunProgress::resume(const state::Progress& saved) {
   const auto learning_rate = progress_.learning_rate;
   progress_ = saved;
   progress_.learning_rate = learning_rate;
 }
 
-void Course::adopt(const state::TransferHeader& header) {
+void RunProgress::adopt(const state::TransferHeader& header) {
   progress_ = header.progress;
   next_shares_ = header.next_shares;
   longest_round_ = 1;
@@ -162,7 +166,7 @@ void Course::adopt(const state::TransferHeader& header) {
   data_ended_at_ = header.data_ended_at;
 }
 
-void Course::put_into(state::TransferHeader& header) const {
+void RunProgress::put_into(state::TransferHeader& header) const {
   header.sample_count = data_.sample_count;
   header.progress = progress_;
   header.next_shares = next_shares_;
@@ -170,18 +174,18 @@ void Course::put_into(state::TransferHeader& header) const {
   header.data_ended_at = data_ended_at_;
 }
 
-std::vector<std::uint32_t> Course::next_counts() const {
+std::vector<std::uint32_t> RunProgress::next_counts() const {
   std::vector<std::uint32_t> counts;
   for (const auto& share : next_shares_) counts.push_back(share.samples);
   return counts;
 }
 
-state::SamplerState Course::next_sampler() const {
+state::SamplerState RunProgress::next_sampler() const {
   if (!data_.drop_last) return progress_.sampler;
   return state::without_tail(progress_.sampler, data_.sample_count, next_counts());
 }
 
-std::optional<state::Progress> Course::dropped_epoch() const {
+std::optional<state::Progress> RunProgress::dropped_epoch() const {
   if (!data_.drop_last || next_sampler().epoch == progress_.sampler.epoch) return std::nullopt;
   auto progress = progress_;
   progress.sampler.cursor = data_.sample_count;
@@ -189,11 +193,11 @@ std::optional<state::Progress> Course::dropped_epoch() const {
   return progress;
 }
 
-state::Cut Course::cut_next() const {
+state::Cut RunProgress::cut_next() const {
   return state::cut_step(next_sampler(), data_.sample_count, next_counts(), data_.min_local_samples);
 }
 
-void Course::list_samples(const StepDivision& step, std::vector<std::uint64_t>& samples) {
+void RunProgress::list_samples(const StepDivision& step, std::vector<std::uint64_t>& samples) {
   if (data_.sample_count == 0 || step.my_count == 0) return;
   if (permutation_epoch_ != step.cut.epoch) {
     permutation_ = state::Permutation(data_.sample_count, progress_.sampler.seed, step.cut.epoch);
@@ -207,7 +211,7 @@ void Course::list_samples(const StepDivision& step, std::vector<std::uint64_t>& 
   }
 }
 
-void Course::commit(const StepDivision& step, bool averages, const std::vector<state::WorkerShare>& shares) {
+void RunProgress::commit(const StepDivision& step, bool averages, const std::vector<state::WorkerShare>& shares) {
   const auto sampler = next_sampler();
   ET_CHECK(data_.sample_count == 0 || step.cut.epoch == sampler.epoch,
            "a step takes its samples from the current epoch");
@@ -225,7 +229,7 @@ void Course::commit(const StepDivision& step, bool averages, const std::vector<s
   ET_CHECK(averaged_until_ <= progress_.committed_step, "no later step than the committed one made replicas differ");
 }
 
-void Course::run_ahead(std::span<const Claim> claims) {
+void RunProgress::run_ahead(std::span<const Claim> claims) {
   Step left = Round::kMaxBatches;
   if (data_.max_steps != 0) left = data_.max_steps - std::min(progress_.committed_step, data_.max_steps - 1);
   for (std::size_t rank = 0; rank < next_shares_.size(); ++rank) {
@@ -238,18 +242,18 @@ void Course::run_ahead(std::span<const Claim> claims) {
   }
 }
 
-void Course::change_with(const protocol::GenerationPlan& plan) {
+void RunProgress::change_with(const protocol::GenerationPlan& plan) {
   next_shares_ = first_shares(plan);
   longest_round_ = 1;
   progress_.learning_rate.retarget(plan.learning_rate_factor, plan.learning_rate_ramp_steps);
 }
 
-void Course::expect_learning_rate(const protocol::GenerationPlan& plan) {
+void RunProgress::expect_learning_rate(const protocol::GenerationPlan& plan) {
   next_learning_rate_ = {.to = plan.learning_rate_factor, .length_steps = plan.learning_rate_ramp_steps};
 }
 
-void Course::drop_shares_without_gradients(const Seat& seat) {
-  for (auto& share : next_shares_) share.is_lost = share.is_lost || !seat.counts(share.worker);
+void RunProgress::drop_shares_without_gradients(const Assignment& assignment) {
+  for (auto& share : next_shares_) share.is_lost = share.is_lost || !assignment.counts(share.worker);
 }
 
 // The next steps' samples as they will be if nothing else happens.
@@ -306,8 +310,8 @@ std::optional<std::size_t> rank_among(std::span<const state::WorkerShare> shares
 
 }  // namespace
 
-LookAhead Course::look_ahead(WorkerId self, std::uint32_t batches, const StepDivision* open,
-                             std::span<const std::vector<state::WorkerShare>> upcoming) const {
+LookAhead RunProgress::look_ahead(WorkerId self, std::uint32_t batches, const StepDivision* open,
+                                  std::span<const std::vector<state::WorkerShare>> upcoming) const {
   Preview preview(data_, progress_);
   LookAhead ahead;
   if (data_ended_at_ != 0) return ahead;

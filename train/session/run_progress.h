@@ -16,18 +16,18 @@
 #include "train/state/progress.h"
 #include "train/state/sampler.h"
 
-// The division of a step among the workers, and the shares that count in the current seat. Pure.
+// The division of a step among the workers, and the shares that count in the current assignment. Pure.
 // Failure: none.
 
 namespace elastictrain::session {
 
-class Course;
+class RunProgress;
 
 struct StepDivision {
   state::Cut cut;
   std::vector<state::WorkerShare> shares;  // as divided by the generation that opened it first
   std::size_t my_rank = 0;                 // in it; meaningful if this worker has samples
-  // Which of these shares count in the current seat.
+  // Which of these shares count in the current assignment.
   std::uint64_t my_count = 0;
   std::uint64_t counted = 0;
   std::vector<state::Interval> uncounted;
@@ -41,15 +41,16 @@ struct StepDivision {
 
   // The weight of this worker's gradient in the sum. Requires samples.
   float my_weight() const { return static_cast<float>(static_cast<double>(my_count) / static_cast<double>(counted)); }
-  // That of every worker in `seat`, by rank; 0 for those without samples that count.
-  std::vector<float> weights(const Seat& seat) const;
+  // That of every worker in `assignment`, by rank; 0 for those without samples that count.
+  std::vector<float> weights(const Assignment& assignment) const;
   std::uint32_t workers_with_samples() const;
   // Over these workers, the mean of 1 / samples of their own. 0 without samples.
   double mean_inverse_share() const;
 };
 
 // The step that follows the committed one. `inputs_are_kept`: workers can repeat its all-reduces.
-StepDivision divide_step(const Course& course, const Seat& seat, WorkerId self, bool inputs_are_kept);
+StepDivision divide_step(const RunProgress& run_progress, const Assignment& assignment, WorkerId self,
+                         bool inputs_are_kept);
 
 // The batches that this worker trains between two meetings in pair averaging. A step of a round takes as many
 // samples for each worker as it is expected to need; the worker takes them batch by batch, as fast as it is, and what
@@ -108,9 +109,9 @@ class Round {
 //
 // Ownership: the worker. Thread: the training thread. Failure: none; a violated order of steps ends the process.
 
-class Course {
+class RunProgress {
  public:
-  explicit Course(const DataOptions& data) : data_(data) {}
+  explicit RunProgress(const DataOptions& data) : data_(data) {}
 
   const state::Progress& progress() const { return progress_; }
   Step committed_step() const { return progress_.committed_step; }
@@ -138,7 +139,7 @@ class Course {
   // A checkpoint's progress. The learning rate stays: it is for this run's size, not the size at the checkpoint.
   void resume(const state::Progress& saved);
   void set_generation_base(Generation base) { progress_.generation_base = base; }
-  // The first rank's, in a first broadcast; or an earlier worker's of this process, until this one has a seat.
+  // The first rank's, in a first broadcast; or an earlier worker's of this process, until this one has an assignment.
   void adopt(const state::Progress& progress) { progress_ = progress; }
   // The donors'.
   void adopt(const state::TransferHeader& header);
@@ -164,7 +165,7 @@ class Course {
   // From a recovery: learning rates change at a boundary, and its first one is the end of the repeated step.
   void expect_learning_rate(const protocol::GenerationPlan& plan);
   // The shares of workers without gradients count no more.
-  void drop_shares_without_gradients(const Seat& seat);
+  void drop_shares_without_gradients(const Assignment& assignment);
 
  private:
   // Where the next step begins.

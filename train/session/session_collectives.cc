@@ -21,7 +21,7 @@ Bytes bytes_at(void* data, std::size_t bytes) {
 }
 
 SessionInterrupted interrupted(const std::string& what) {
-  return SessionInterrupted(what + ": the membership has changed; call next_batch() again");
+  return SessionInterrupted(what + ": the generation_change has changed; call next_batch() again");
 }
 
 // A call in a step may be repeated after its input is gone.
@@ -229,11 +229,12 @@ void Session::Impl::send_first_state(bool in_background) {
   using Place = session::FirstState::Place;
   const auto place = view().rank == 0 ? Place::kFirst : Place::kOther;
   const bool has_state = !worker.handover.is_receiving();
-  for (const auto marked : program_.first.take(worker.course.next_step(), has_state ? place : Place::kWithoutState)) {
+  for (const auto marked :
+       program_.first.take(worker.run_progress.next_step(), has_state ? place : Place::kWithoutState)) {
     reduce_own(own_bucket(marked, [marked](comm::Communicator& others) { return others.broadcast(marked, 0); }),
                in_background);
   }
-  if (!worker.checkpoints.is_due(worker.course.next_step(), 1) || program_.local.is_empty()) return;
+  if (!worker.checkpoints.is_due(worker.run_progress.next_step(), 1) || program_.local.is_empty()) return;
   program_.local.take();
   reduce_own(own_bucket({}, [this](comm::Communicator& others) { return program_.local.gather(others); }),
              in_background);
@@ -256,7 +257,7 @@ session::Bucket& Session::Impl::own_bucket(Bytes in_place, session::Collective c
 }
 
 void Session::Impl::require_that_all_meet(const char* what) const {
-  const bool in_round = worker_->runner.in_round() || (worker_->runner.is_open() && worker_->course.runs_ahead());
+  const bool in_round = worker_->runner.in_round() || (worker_->runner.is_open() && worker_->run_progress.runs_ahead());
   if (!in_round) return;
   throw SessionError(std::string(what) +
                      " while workers that average in pairs run ahead of each other; call it in every step from the "
@@ -278,24 +279,24 @@ void Session::Impl::share_between_steps(const char* what, const session::Collect
                      "a collective after this worker has left its run; end the program");
   if (lifecycle_.is_running() && meets_others_in_next_step_)
     throw interrupted(std::string(what) + " between two steps");
-  const auto& seat = worker_->seating.seat();
-  const Status status = worker_->gate.run(what, [&] { return collective(*seat.communicator); });
+  const auto& assignment = worker_->exchange.assignment();
+  const Status status = worker_->gate.run(what, [&] { return collective(*assignment.communicator); });
   if (status) return;
   const std::string text = std::string(what) + " between two steps: " + status.error().message;
   if (!plane_ || status.error().code == ErrorCode::kInvalid) lifecycle_.fail(text);
   if (hook_ == Hook::kRuns) {
-    hook_ = Hook::kInterrupted;  // a seat that was agreed on comes first
+    hook_ = Hook::kInterrupted;  // an assignment that was agreed on comes first
     meets_others_in_next_step_ = true;
   } else if (lifecycle_.is_running()) {
-    take_next_seat();
+    take_next_assignment();
   }
   throw interrupted(text);
 }
 
 // Between two steps, after a loss.
-void Session::Impl::take_next_seat() {
+void Session::Impl::take_next_assignment() {
   meets_others_in_next_step_ = true;
-  if (!worker_->recovery.take_seat()) return rejoin();
+  if (!worker_->recovery.take_assignment()) return rejoin();
   if (worker_->view.is_behind()) worker_->view.publish();
 }
 

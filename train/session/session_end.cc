@@ -27,14 +27,14 @@ void Session::Impl::end_data() {
 
 // No worker leaves before all have the complete state: a worker that is behind may need any of the others as a donor.
 void Session::Impl::finish_training() {
-  while (lifecycle_.is_running() && worker_->course.data_is_used_up()) {
+  while (lifecycle_.is_running() && worker_->run_progress.data_is_used_up()) {
     const Status status = finish_together();
     if (status) {
       lifecycle_.finish_reported = plane_ != nullptr;
       if (plane_) report_finished();
       lifecycle_.outcome = Outcome::kFinished;
-      worker_->seating.seat().communicator->limit_operations(kCollectiveAfterTheEnd);
-    } else if (!worker_->recovery.take_seat()) {
+      worker_->exchange.assignment().communicator->limit_operations(kCollectiveAfterTheEnd);
+    } else if (!worker_->recovery.take_assignment()) {
       rejoin();
     }
   }
@@ -52,7 +52,7 @@ void Session::Impl::report_last_step() {
 Status Session::Impl::finish_together() {
   auto& worker = *worker_;
   if (auto status = worker.handover.finish(); !status) return status;
-  if (worker.course.replicas_differ()) {
+  if (worker.run_progress.replicas_differ()) {
     if (auto status = equalize_replicas(); !status) return status;
   }
   if (auto status = gather_local_state(); !status) return status;
@@ -63,8 +63,8 @@ Status Session::Impl::finish_together() {
 Status Session::Impl::gather_local_state() {
   if (program_.local.is_empty() || !worker_->checkpoints.is_open()) return {};
   program_.local.take();
-  const auto& seat = worker_->seating.seat();
-  if (auto status = worker_->gate.run("local state", [&] { return program_.local.gather(*seat.communicator); });
+  const auto& assignment = worker_->exchange.assignment();
+  if (auto status = worker_->gate.run("local state", [&] { return program_.local.gather(*assignment.communicator); });
       !status) {
     return status;
   }
@@ -85,38 +85,40 @@ Status Session::Impl::equalize_replicas() {
   if (auto status = worker.averaging.equalize(); !status) return status;
   program_.forward.adopt();
   program_.first.adopt();
-  plane_->step_committed(worker.course.committed_step(), false);  // again outside of a step
+  plane_->step_committed(worker.run_progress.committed_step(), false);  // again outside of a step
   return {};
 }
 
 Status Session::Impl::last_barrier() {
   if (!plane_->enter_collective()) return Error{ErrorCode::kAborted, "this worker is halted"};
-  const Status status = worker_->seating.seat().communicator->barrier();
+  const Status status = worker_->exchange.assignment().communicator->barrier();
   if (!status) plane_->collective_failed("the barrier at the end of the data failed: " + status.error().message);
   return status;
 }
 
-// Call it at a boundary. Afterwards this is another worker with a seat, or the lifecycle holds why there is none.
+// Call it at a boundary. Afterwards this is another worker with an assignment, or the lifecycle holds why there is
+// none.
 void Session::Impl::park() {
   lifecycle_.parks = false;
   worker_->close();
-  const auto next = plane_->park(worker_->course.committed_step());
+  const auto next = plane_->park(worker_->run_progress.committed_step());
   if (!next) {
     lifecycle_.outcome = Outcome::kLeft;
     return;
   }
   become(*next);
-  worker_->membership.take_first_seat();
+  worker_->generation_change.take_first_assignment();
 }
 
-// Like a new process, with the program's settings and memory. Its view of the run stays until it has a seat again.
+// Like a new process, with the program's settings and memory. Its view of the run stays until it has an assignment
+// again.
 void Session::Impl::become(WorkerId worker) {
-  const auto seen = worker_->course.progress();
+  const auto seen = worker_->run_progress.progress();
   worker_.emplace(program_, lifecycle_, plane_.get(), worker, true);
-  worker_->course.adopt(seen);
+  worker_->run_progress.adopt(seen);
   worker_->extension->begin();
   worker_->checkpoints.open();
-  worker_->membership.announce();
+  worker_->generation_change.announce();
 }
 
 void Session::Impl::end_session(bool program_is_done) {
@@ -124,7 +126,7 @@ void Session::Impl::end_session(bool program_is_done) {
   if (lifecycle_.parks) lifecycle_.outcome = Outcome::kLeft;
   auto& worker = *worker_;
   const bool in_the_middle = worker.runner.is_open();
-  const auto& communicator = worker.seating.seat().communicator;
+  const auto& communicator = worker.exchange.assignment().communicator;
   if (communicator && (in_the_middle || !program_is_done)) communicator->abort();
   worker.keyed.close();
   worker.runner.stop_background();
@@ -133,7 +135,7 @@ void Session::Impl::end_session(bool program_is_done) {
   worker.checkpoints.close();
   if (plane_) end_link(program_is_done, in_the_middle);
   local_board_.close();
-  worker.seating.close();
+  worker.exchange.close();
   if (program_.device) comm::await_nccl_ends(kNcclAtEnd);
 }
 
@@ -143,10 +145,10 @@ void Session::Impl::end_link(bool program_is_done, bool in_the_middle) {
   worker.audits.report();
   worker.notes.close();
   const bool stays = lifecycle_.outcome != Outcome::kLeft && lifecycle_.outcome != Outcome::kStopped;
-  const bool was_member = lifecycle_.started && worker.seating.seat().communicator && stays;
+  const bool was_member = lifecycle_.started && worker.exchange.assignment().communicator && stays;
   if (was_member && !lifecycle_.finish_reported) {  // one that has left or finished has said it
     if (!in_the_middle) report_last_step();
-    if (program_is_done) plane_->send(protocol::WorkerFinished{worker.course.committed_step(), true});
+    if (program_is_done) plane_->send(protocol::WorkerFinished{worker.run_progress.committed_step(), true});
   }
   if (program_is_done && !in_the_middle) leave_mpi();
   plane_->close(kFlushAtEnd);

@@ -80,13 +80,13 @@ std::uint64_t Session::Impl::await_start(std::uint64_t epoch) {
     if (present > epoch) return present;
     announce();
   }
-  return plane_->await_first_seat(epoch);
+  return plane_->await_first_assignment(epoch);
 }
 
 void Session::Impl::announce() {
   lifecycle_.announced = true;
   reserve_for_joining();
-  worker_->membership.announce();
+  worker_->generation_change.announce();
 }
 
 bool Session::Impl::start() {
@@ -105,21 +105,21 @@ bool Session::Impl::start() {
 
 bool Session::Impl::start_launched() {
   if (!lifecycle_.announced) announce();
-  return worker_->membership.take_first_seat();
+  return worker_->generation_change.take_first_assignment();
 }
 
 void Session::Impl::start_alone() {
   auto& worker = *worker_;
-  worker.seating.take_first(session::solo_seat(program_.data.batch));
-  const auto& seat = worker.seating.seat();
+  worker.exchange.take_first(session::solo_assignment(program_.data.batch));
+  const auto& assignment = worker.exchange.assignment();
   if (program_.device) reach_device_alone();
-  worker.course.begin(seat.shares, 1);
+  worker.run_progress.begin(assignment.shares, 1);
   worker.checkpoints.resume();
-  if (worker.course.committed_step() != 0) program_.local.adopt(program_.early, 0);
+  if (worker.run_progress.committed_step() != 0) program_.local.adopt(program_.early, 0);
   program_.forward.adopt();
   program_.first.adopt();
   worker.checkpoints.enter({}, worker.checkpoints.found_earlier());
-  program_.log.event("ready", seat.rank, seat.world_size(), seat.generation);
+  program_.log.event("ready", assignment.rank, assignment.world_size(), assignment.generation);
   worker.view.publish_first(0);
 }
 
@@ -153,7 +153,7 @@ std::optional<Batch> Session::Impl::next_batch() {
 
 bool Session::Impl::reach_next_step() {
   account_for_dropped_samples();
-  if (lifecycle_.is_running() && worker_->course.data_is_used_up()) finish_training();
+  if (lifecycle_.is_running() && worker_->run_progress.data_is_used_up()) finish_training();
   meets_others_in_next_step_ = false;
   return lifecycle_.is_running();
 }
@@ -163,11 +163,12 @@ Batch Session::Impl::open_batch() const {
   const auto& step = worker.runner.step();
   const auto& round = worker.runner.round();
   const bool is_first = round.batches() == 1;
-  return Batch{.step = worker.course.committed_step() + round.batches(),
+  return Batch{.step = worker.run_progress.committed_step() + round.batches(),
                .epoch = step.division.cut.epoch,
                .samples = step.samples,
                .local_samples = round.batch_samples(),
-               .global_samples = worker.course.runs_ahead() ? worker.seating.seat().samples() : step.division.cut.total,
+               .global_samples =
+                   worker.run_progress.runs_ahead() ? worker.exchange.assignment().samples() : step.division.cut.total,
                .first_of_epoch = step.division.cut.first_of_epoch && is_first};
 }
 
@@ -188,13 +189,14 @@ bool Session::Impl::may_run_ahead() const {
   const auto& environment = program_.environment;
   const bool is_asked = plane_ != nullptr && environment.round.count() > 0 &&
                         worker_->averaging.synchronization() == protocol::Synchronization::kPairAveraging;
-  return is_asked && environment.keep_gradients && worker_->seating.seat().world_size() > 1 && !program_.keeps_step &&
-         !program_.data.drop_last && program_.forward.empty() && program_.first.empty() && program_.local.is_empty();
+  return is_asked && environment.keep_gradients && worker_->exchange.assignment().world_size() > 1 &&
+         !program_.keeps_step && !program_.data.drop_last && program_.forward.empty() && program_.first.empty() &&
+         program_.local.is_empty();
 }
 
 void Session::Impl::account_for_dropped_samples() {
   if (!plane_ || !worker_->audits.is_on() || !lifecycle_.is_running()) return;
-  if (const auto dropped = worker_->course.dropped_epoch()) worker_->audits.account_for(*dropped);
+  if (const auto dropped = worker_->run_progress.dropped_epoch()) worker_->audits.account_for(*dropped);
 }
 
 void Session::Impl::all_reduce(float* gradient, std::size_t count) {
@@ -281,10 +283,10 @@ void Session::Impl::settle(Status status, bool frees_state) {
     if (status && step.state_is_free) status = worker.handover.finish();
     if (status) break;
     if (!plane_ || status.error().code == ErrorCode::kInvalid) {
-      lifecycle_.fail("all-reduce of step " + std::to_string(worker.course.next_step()) +
+      lifecycle_.fail("all-reduce of step " + std::to_string(worker.run_progress.next_step()) +
                       " failed: " + status.error().message);
     }
-    if (worker.recovery.take_seat()) {
+    if (worker.recovery.take_assignment()) {
       status = worker.runner.repeat();
     } else {
       step.discarded = true;
@@ -294,7 +296,7 @@ void Session::Impl::settle(Status status, bool frees_state) {
     worker.runner.settle_discarded();
   } else {
     if (step.state_is_free) worker.averaging.adopt_equal_state(step);
-    if (step.lane_sent && !step.is_local) worker.seating.step_reduced();
+    if (step.lane_sent && !step.is_local) worker.exchange.step_reduced();
   }
   worker.measurements.clock().collective_ends(worker.device.sum_time(step));
 }
@@ -315,10 +317,10 @@ Boundary Session::Impl::boundary() {
   const auto& lane = worker.lane.read();
   worker.runner.count_used(lane.claims);
   const auto& division = worker.runner.step().division;
-  const auto& shares = worker.seating.seat().shares;
-  const Step committed = worker.course.committed_step() + division.steps;
+  const auto& shares = worker.exchange.assignment().shares;
+  const Step committed = worker.run_progress.committed_step() + division.steps;
   Boundary brings{.change = lane.all_ready && !lane.plan_stops, .stop = lane.plan_stops || lane.all_stop};
-  brings.end = lane.any_ends_data || worker.course.is_used_up_after(division, shares);
+  brings.end = lane.any_ends_data || worker.run_progress.is_used_up_after(division, shares);
   const bool is_last = brings.stop || brings.end;
   const auto plan = brings.change && plane_ ? plane_->ready_plan() : std::nullopt;
   const bool saves = is_last || (plan && plan->saves) || worker.checkpoints.is_due(committed, division.steps);
@@ -331,7 +333,7 @@ void Session::Impl::disagree(std::string_view reason) {
   finish_sums();
   auto& worker = *worker_;
   if (worker.runner.step().discarded) return;
-  const std::string what = "step " + std::to_string(worker.course.next_step()) + ": " + std::string(reason);
+  const std::string what = "step " + std::to_string(worker.run_progress.next_step()) + ": " + std::string(reason);
   if (!plane_) lifecycle_.fail(what);
   plane_->collective_failed(what, true);
   settle(Error{ErrorCode::kMismatch, what}, true);
@@ -360,13 +362,13 @@ void Session::Impl::commit_step(const StepMetrics& metrics) {
     return end_of_step(false);
   }
   program_.forward.commit();
-  program_.first.commit(worker.seating.seat().rank == 0);
+  program_.first.commit(worker.exchange.assignment().rank == 0);
   commit_local_state(true);
   worker.runner.count_used(worker.lane.read().claims);
   worker.measurements.lane_read(worker.runner.step(), worker.lane.last());
   const Step steps = worker.runner.step().division.steps;
   commit_progress(metrics);
-  if (plane_) plane_->step_committed(worker.course.committed_step(), worker.lane.last().all_ready);
+  if (plane_) plane_->step_committed(worker.run_progress.committed_step(), worker.lane.last().all_ready);
   worker.checkpoints.step_committed(steps);
   if (worker.view.is_behind()) worker.view.publish();
   end_of_step(true);
@@ -377,27 +379,28 @@ void Session::Impl::end_batch() {
   auto& worker = *worker_;
   worker.extension->publish_model();
   worker.measurements.batch_ends(session::Clock::now());
-  const auto& seat = worker.seating.seat();
-  program_.log.step(worker.course.committed_step() + worker.runner.round().batches(), seat.rank, seat.world_size(),
-                    seat.generation);
+  const auto& assignment = worker.exchange.assignment();
+  program_.log.step(worker.run_progress.committed_step() + worker.runner.round().batches(), assignment.rank,
+                    assignment.world_size(), assignment.generation);
   worker.runner.end_batch();
   plane_->batch_done();
 }
 
 void Session::Impl::commit_progress(const StepMetrics& metrics) {
   auto& worker = *worker_;
-  const auto& seat = worker.seating.seat();
+  const auto& assignment = worker.exchange.assignment();
   const auto now = session::Clock::now();
   session::OpenStep step = worker.runner.take();
   worker.lane.report(worker.measurements.step_ends(step, metrics.loss, now));
-  worker.course.commit(step.division, step.averages, seat.shares);
+  worker.run_progress.commit(step.division, step.averages, assignment.shares);
   run_ahead();
   program_.early.commit();
-  program_.attachments.commit(worker.course.committed_step());
-  program_.log.step(worker.course.committed_step(), seat.rank, seat.world_size(), seat.generation);
-  if (plane_) worker.measurements.publish(step.division, worker.course, seat, now);
+  program_.attachments.commit(worker.run_progress.committed_step());
+  program_.log.step(worker.run_progress.committed_step(), assignment.rank, assignment.world_size(),
+                    assignment.generation);
+  if (plane_) worker.measurements.publish(step.division, worker.run_progress, assignment, now);
   worker.audits.step_committed(std::move(step));
-  worker.seating.step_committed();
+  worker.exchange.step_committed();
 }
 
 // If all workers can.
@@ -406,12 +409,12 @@ void Session::Impl::run_ahead() {
   const auto& claims = worker.lane.last().claims;
   const auto can = [](const session::Claim& claim) { return claim.batches != 0; };
   if (claims.empty() || !std::all_of(claims.begin(), claims.end(), can)) return;
-  worker.course.run_ahead(claims);
-  if (worker.course.runs_ahead()) worker.extension->publish_model();
+  worker.run_progress.run_ahead(claims);
+  if (worker.run_progress.runs_ahead()) worker.extension->publish_model();
 }
 
 // What the program does behind the step belongs to it: on the members that made it, before any of them has another
-// seat.
+// assignment.
 void Session::Impl::end_of_step(bool at_boundary) {
   const std::exception_ptr thrown = after_step();
   const auto hook = std::exchange(hook_, Hook::kNone);
@@ -433,20 +436,20 @@ std::exception_ptr Session::Impl::after_step() {
   return nullptr;
 }
 
-// The boundary, at which the lane's sum decides for all workers alike. A seat that was agreed on is taken also where a
-// loss has ended the hook: others may have taken it, and all must divide the next step alike.
+// The boundary, at which the lane's sum decides for all workers alike. An assignment that was agreed on is taken also
+// where a loss has ended the hook: others may have taken it, and all must divide the next step alike.
 void Session::Impl::pass_boundary(bool hook_was_interrupted) {
   auto& worker = *worker_;
   const auto& lane = worker.lane.last();
-  if (lane.any_ends_data) worker.course.end_data();
+  if (lane.any_ends_data) worker.run_progress.end_data();
   if (lane.all_ready) {
-    worker.membership.change();
+    worker.generation_change.change();
     if (lifecycle_.parks) park();
   } else if (lane.all_stop) {
     worker.checkpoints.write_by_first_rank();
     lifecycle_.outcome = Outcome::kStopped;
   } else if (hook_was_interrupted) {
-    take_next_seat();
+    take_next_assignment();
   }
 }
 

@@ -39,8 +39,8 @@ inline std::size_t bytes_of(const char* call, std::size_t count, std::size_t eac
 //
 // Order within a step: next_batch() divides the step among the ranks, the first bucket carries the control lane,
 // commit_step() advances the replicated numbers and, if the lane reported that all workers are ready, exchanges the
-// seat. A recovery exchanges the seat in the middle of a step and repeats the step's all-reduces. The program sees a
-// new seat only at a boundary.
+// assignment. A recovery exchanges the assignment in the middle of a step and repeats the step's all-reduces. The
+// program sees a new assignment only at a boundary.
 
 namespace elastictrain::peers {
 class Peers;
@@ -131,7 +131,7 @@ class __attribute__((visibility("hidden"))) Session::Impl {
   void settle_background();
 
   const session::ProgramView& view() const { return program_.view; }
-  const state::Progress& progress() const { return worker_->course.progress(); }
+  const state::Progress& progress() const { return worker_->run_progress.progress(); }
   bool launched() const { return !program_.environment.socket_path.empty(); }
   WorkerId worker_id() const { return worker_->id; }
   Outcome outcome() const { return lifecycle_.outcome; }
@@ -194,7 +194,7 @@ class __attribute__((visibility("hidden"))) Session::Impl {
   void share_between_steps(const char* what, const session::Collective& collective);
   // `make` is called once nothing can be refused any more: what it copies may be in use under the same key before.
   void start_values(const char* what, std::string_view key, const std::function<session::Collective()>& make);
-  void take_next_seat();
+  void take_next_assignment();
   void reach_device_alone();
 
   session::Program program_;
@@ -205,8 +205,8 @@ class __attribute__((visibility("hidden"))) Session::Impl {
   // another of them, or at one that the others have given up.
   bool meets_others_in_next_step_ = false;
   enum class Hook : std::uint8_t { kNone, kRuns, kInterrupted } hook_ = Hook::kNone;  // after_step(), and a loss in it
-  std::optional<session::Worker> worker_;         // replaced only while no heartbeat is sent
-  std::unique_ptr<session::ControlPlane> plane_;  // null without a launcher; last: its threads use what is above
+  std::optional<session::WorkerComponents> worker_;  // replaced only while no heartbeat is sent
+  std::unique_ptr<session::ControlPlane> plane_;     // null without a launcher; last: its threads use what is above
 };
 
 }  // namespace elastictrain

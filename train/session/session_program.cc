@@ -59,18 +59,18 @@ LookAhead Session::Impl::look_ahead(std::uint32_t batches) {
   lifecycle_.require(lifecycle_.started, "look_ahead() before start(); call start() first");
   if (!lifecycle_.is_running()) return {};
   const auto& worker = *worker_;
-  std::vector<std::vector<state::WorkerShare>> upcoming{worker.seating.seat().shares};
+  std::vector<std::vector<state::WorkerShare>> upcoming{worker.exchange.assignment().shares};
   const auto plan = plane_ ? plane_->ready_plan() : std::nullopt;
   if (plan) upcoming = {session::first_shares(*plan), session::all_shares(*plan)};
   const auto* open = worker.runner.is_open() ? &worker.runner.step().division : nullptr;
-  return worker.course.look_ahead(worker.id, batches, open, upcoming);
+  return worker.run_progress.look_ahead(worker.id, batches, open, upcoming);
 }
 
 RunMonitors Session::Impl::run_monitors() const {
   const auto& worker = *worker_;
   auto monitors = worker.measurements.run_monitors(worker.lane.last());
   // No other thread may use the communicator while the reducer does.
-  if (!worker.runner.in_background()) session::add_traffic(monitors, worker.seating.seat());
+  if (!worker.runner.in_background()) session::add_traffic(monitors, worker.exchange.assignment());
   return monitors;
 }
 
@@ -85,9 +85,9 @@ std::optional<std::string> Session::Impl::board_get(std::string_view key, std::c
 }
 
 std::vector<PeerMonitors> Session::Impl::peer_monitors() const {
-  const auto& seat = worker_->seating.seat();
-  if (worker_->runner.in_background()) return std::vector<PeerMonitors>(seat.world_size());
-  return session::peer_monitors_of(seat);
+  const auto& assignment = worker_->exchange.assignment();
+  if (worker_->runner.in_background()) return std::vector<PeerMonitors>(assignment.world_size());
+  return session::peer_monitors_of(assignment);
 }
 
 std::uint64_t Session::Impl::half_batch() const {
@@ -130,7 +130,7 @@ void Session::Impl::phase(std::string_view name) {
 
 void Session::Impl::note(std::string_view key, std::string_view value) {
   lifecycle_.require_not_ended();
-  if (!lifecycle_.started || worker_->seating.seat().rank != 0) return;
+  if (!lifecycle_.started || worker_->exchange.assignment().rank != 0) return;
   worker_->notes.add(key, value, session::Clock::now());
 }
 

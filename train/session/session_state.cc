@@ -157,7 +157,7 @@ void Session::Impl::reach_device_alone() {
   auto reached = session::reach_device(std::make_unique<session::SoloCommunicator>(0),
                                        {.device = program_.device->device()}, comm::CancelToken());
   if (!reached) lifecycle_.fail(reached.error().message);
-  worker_->seating.seat().communicator = std::move(*reached);
+  worker_->exchange.assignment().communicator = std::move(*reached);
 }
 
 void Session::Impl::all_reduce_device(float* gradient, std::size_t count, void* stream) {

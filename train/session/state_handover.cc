@@ -28,21 +28,21 @@ void Replicas::received() {
 
 namespace {
 
-Status broadcast_bytes(const Seat& seat, void* data, std::size_t bytes, const std::string& what) {
-  const Status status = seat.communicator->broadcast({static_cast<std::byte*>(data), bytes}, 0);
+Status broadcast_bytes(const Assignment& assignment, void* data, std::size_t bytes, const std::string& what) {
+  const Status status = assignment.communicator->broadcast({static_cast<std::byte*>(data), bytes}, 0);
   if (status) return {};
   return Error{status.error().code, "the first broadcast (" + what + ") of generation " +
-                                        std::to_string(seat.generation) + " failed: " + status.error().message};
+                                        std::to_string(assignment.generation) + " failed: " + status.error().message};
 }
 
 // Through host memory, where the buffer is in a device's.
-Status broadcast_buffer(const Seat& seat, const state::Buffer& buffer, state::HostView& view) {
+Status broadcast_buffer(const Assignment& assignment, const state::Buffer& buffer, state::HostView& view) {
   const state::Piece piece{buffer.data, buffer.bytes, buffer.port};
   const auto memory = view.to_fill(piece);
-  const bool sends = seat.rank == 0;
+  const bool sends = assignment.rank == 0;
   Status copied = sends ? piece.read(memory) : Status();
   if (copied) {
-    const auto sent = broadcast_bytes(seat, memory.data(), memory.size(), "state \"" + buffer.name + "\"");
+    const auto sent = broadcast_bytes(assignment, memory.data(), memory.size(), "state \"" + buffer.name + "\"");
     if (!sent) return sent;
     if (!sends) copied = view.written(piece, piece.bytes);
   }
@@ -52,15 +52,15 @@ Status broadcast_buffer(const Seat& seat, const state::Buffer& buffer, state::Ho
 
 }  // namespace
 
-Result<state::TransferHeader> broadcast_header(const Seat& seat, const state::TransferHeader& mine) {
+Result<state::TransferHeader> broadcast_header(const Assignment& assignment, const state::TransferHeader& mine) {
   auto bytes = state::encode_header(mine);
   std::uint64_t length = bytes.size();
-  if (auto status = broadcast_bytes(seat, &length, sizeof length, "length"); !status) return status.error();
+  if (auto status = broadcast_bytes(assignment, &length, sizeof length, "length"); !status) return status.error();
   if (length > state::kMaxHeaderBytes) {
     return Error{ErrorCode::kInvalid, "rank 0 sent a malformed header: its length is out of range"};
   }
   bytes.resize(length);
-  if (auto status = broadcast_bytes(seat, bytes.data(), bytes.size(), "header"); !status) return status.error();
+  if (auto status = broadcast_bytes(assignment, bytes.data(), bytes.size(), "header"); !status) return status.error();
   auto first = state::decode_header(bytes);
   if (!first) return first.error();
   if (first->layout_hash != mine.layout_hash || first->sample_count != mine.sample_count) {
@@ -71,13 +71,14 @@ Result<state::TransferHeader> broadcast_header(const Seat& seat, const state::Tr
   return first;
 }
 
-Result<std::vector<std::string>> broadcast_state(const Seat& seat, const state::StateBuffers& buffers, bool compares) {
+Result<std::vector<std::string>> broadcast_state(const Assignment& assignment, const state::StateBuffers& buffers,
+                                                 bool compares) {
   state::HostView view;
   std::vector<std::string> replaced;
   for (const auto& buffer : buffers.buffers()) {
     const bool looks = compares && buffer.port == nullptr;
     const auto before = looks ? state::hash_bytes(buffer.data, buffer.bytes, 0) : 0;
-    if (auto status = broadcast_buffer(seat, buffer, view); !status) return status.error();
+    if (auto status = broadcast_buffer(assignment, buffer, view); !status) return status.error();
     if (looks && state::hash_bytes(buffer.data, buffer.bytes, 0) != before) replaced.push_back(buffer.name);
   }
   return replaced;
@@ -100,23 +101,23 @@ std::vector<comm::StateSocket> in_donor_order(std::vector<comm::StateSocket> soc
 }  // namespace
 
 state::TransferHeader StateHandover::header() const {
-  state::TransferHeader header{.generation = parts_.seat.generation,
+  state::TransferHeader header{.generation = parts_.assignment.generation,
                                .layout_hash = parts_.buffers.layout_hash(),
                                .total_bytes = parts_.buffers.total_bytes()};
-  parts_.course.put_into(header);
+  parts_.run_progress.put_into(header);
   parts_.early.put_into(header);
   return header;
 }
 
-void StateHandover::send(TakenSeat& taken) {
-  protocol::WorkerActive active{taken.plan.generation, parts_.course.next_step(), 0};
+void StateHandover::send(TakenAssignment& taken) {
+  protocol::WorkerActive active{taken.plan.generation, parts_.run_progress.next_step(), 0};
   active.state_transfer_bytes = start_sending(taken);
   plan_device_transfers(taken.plan);
   parts_.plane->send(active);
 }
 
 // Returns the number of bytes that this worker sends.
-std::uint64_t StateHandover::start_sending(TakenSeat& taken) {
+std::uint64_t StateHandover::start_sending(TakenAssignment& taken) {
   ET_CHECK(!sender_, "the last transfer to joiners has ended");
   const auto& donors = taken.plan.donors;
   auto& joiners = taken.state_sockets;
@@ -141,7 +142,7 @@ std::optional<state::TransferHeader> StateHandover::receive(PromisedState promis
   const auto& plan = promise.plan;
   const auto& buffers = parts_.replicas.begin_receiving(promise.may_keep_replica);
   receiver_ = std::make_unique<StateReceiver>(
-      in_donor_order(std::move(promise.sockets), plan), plan.generation, parts_.course.sample_count(), buffers,
+      in_donor_order(std::move(promise.sockets), plan), plan.generation, parts_.run_progress.sample_count(), buffers,
       time_limit(plan), std::move(promise.cancel), [plane = parts_.plane] { plane->wake(); }, device_state());
   if (!await_header() || !accept(**receiver_->header(), promise.may_keep_replica)) {
     receiver_.reset();
@@ -152,7 +153,7 @@ std::optional<state::TransferHeader> StateHandover::receive(PromisedState promis
 }
 
 bool StateHandover::await_header() {
-  if (!parts_.plane->wait_on_seat([this] { return receiver_->header().has_value(); })) return false;
+  if (!parts_.plane->wait_on_assignment([this] { return receiver_->header().has_value(); })) return false;
   const auto header = *receiver_->header();
   if (header) return true;
   if (header.error().code == ErrorCode::kInvalid) {
@@ -163,10 +164,11 @@ bool StateHandover::await_header() {
   return false;
 }
 
-// Enters the loop, unless the seat is void by now.
+// Enters the loop, unless the assignment is void by now.
 bool StateHandover::accept(const state::TransferHeader& header, bool may_keep_replica) {
   const Step donors_at = header.progress.committed_step;
-  const bool keeps = may_keep_replica && header.replicas_differ() && donors_at <= parts_.course.latest_next_step();
+  const bool keeps =
+      may_keep_replica && header.replicas_differ() && donors_at <= parts_.run_progress.latest_next_step();
   parts_.replicas.keep_own(keeps);
   return parts_.plane->enter_loop(donors_at, keeps);
 }
@@ -199,8 +201,8 @@ void StateHandover::received() {
   }
   parts_.plane->state_complete();
   parts_.audits.state_received();
-  parts_.plane->send(
-      protocol::WorkerActive{parts_.seat.generation, parts_.course.next_step(), parts_.buffers.total_bytes()});
+  parts_.plane->send(protocol::WorkerActive{parts_.assignment.generation, parts_.run_progress.next_step(),
+                                            parts_.buffers.total_bytes()});
 }
 
 void StateHandover::drop() {
@@ -216,23 +218,24 @@ void StateHandover::finish_sending() {
 void StateHandover::plan_device_transfers(const protocol::GenerationPlan& plan) {
   device_transfers_.reset();
   if (!moves_on_devices() || joiner_ranks(plan).empty()) return;
-  device_transfers_ = device_transfers(parts_.buffers, plan, parts_.seat.rank);
+  device_transfers_ = device_transfers(parts_.buffers, plan, parts_.assignment.rank);
 }
 
 Status StateHandover::start_device_transfers() {
   const auto pieces = std::exchange(device_transfers_, std::nullopt);
   return parts_.gate.run("state transfer", [&] {
-    return parts_.seat.communicator->device_transfers()->start_device_transfers(*pieces, parts_.device->state_mark());
+    return parts_.assignment.communicator->device_transfers()->start_device_transfers(*pieces,
+                                                                                      parts_.device->state_mark());
   });
 }
 
 Status StateHandover::finish_device_transfers() {
   return parts_.gate.run("state transfer",
-                         [&] { return parts_.seat.communicator->device_transfers()->finish_device_transfers(); });
+                         [&] { return parts_.assignment.communicator->device_transfers()->finish_device_transfers(); });
 }
 
 bool StateHandover::moves_on_devices() const {
-  return parts_.device != nullptr && parts_.seat.communicator->device_transfers() != nullptr;
+  return parts_.device != nullptr && parts_.assignment.communicator->device_transfers() != nullptr;
 }
 
 DeviceState StateHandover::device_state() const {

@@ -60,19 +60,20 @@ class Replicas {
 // device memory cannot be copied, otherwise that of the communicator.
 
 // `mine`: this worker's header, which must have the same layout and data. Returns the first rank's.
-Result<state::TransferHeader> broadcast_header(const Seat& seat, const state::TransferHeader& mine);
+Result<state::TransferHeader> broadcast_header(const Assignment& assignment, const state::TransferHeader& mine);
 // Returns the names of the buffers in host memory that held something else here. `compares`: look for them, one more
 // pass over the state before and after it arrives.
-Result<std::vector<std::string>> broadcast_state(const Seat& seat, const state::StateBuffers& buffers, bool compares);
+Result<std::vector<std::string>> broadcast_state(const Assignment& assignment, const state::StateBuffers& buffers,
+                                                 bool compares);
 
 // State between workers around a change: this worker sends its slice to joiners while it computes, or receives
 // the state that donors send. Pieces in device memory travel through the new generation's communicator.
 //
 // Ownership: the worker; one transfer in each direction at a time, each with a thread of its own. Thread: the training
-// thread. Failure: a joiner that is gone is reported; a state that does not arrive makes the seat void. A header of
-// another program ends the session.
+// thread. Failure: a joiner that is gone is reported; a state that does not arrive makes the assignment void. A header
+// of another program ends the session.
 
-// A seat whose state this worker has not received yet.
+// An assignment whose state this worker has not received yet.
 struct PromisedState {
   protocol::GenerationPlan plan;
   std::vector<comm::StateSocket> sockets;
@@ -90,8 +91,8 @@ class StateHandover {
     ForwardState& forward;
     FirstState& first;
     const std::unique_ptr<DeviceSide>& device;
-    const Seat& seat;
-    const Course& course;
+    const Assignment& assignment;
+    const RunProgress& run_progress;
     const CollectiveGate& gate;
     Replicas& replicas;
     Audits& audits;
@@ -99,10 +100,10 @@ class StateHandover {
   };
   explicit StateHandover(const Parts& parts) : parts_(parts) {}
 
-  // This worker is a member of the seat's generation; it sends its slice to that generation's joiners.
-  void send(TakenSeat& taken);
+  // This worker is a member of the assignment's generation; it sends its slice to that generation's joiners.
+  void send(TakenAssignment& taken);
   // Waits for the donors' header and enters the loop; from then on the state arrives while the program computes.
-  // nullopt: the seat is void, and no state was promised.
+  // nullopt: the assignment is void, and no state was promised.
   std::optional<state::TransferHeader> receive(PromisedState promise);
   // Pieces in device memory, whose transfers are not started yet: donors and joiners meet there, so they are started as
   // a collective, on the thread that reduces, before the generation's first sum.
@@ -125,7 +126,7 @@ class StateHandover {
  private:
   bool await_header();
   bool accept(const state::TransferHeader& header, bool may_keep_replica);
-  std::uint64_t start_sending(TakenSeat& taken);
+  std::uint64_t start_sending(TakenAssignment& taken);
   void plan_device_transfers(const protocol::GenerationPlan& plan);
   Status finish_device_transfers();
   bool moves_on_devices() const;

@@ -33,7 +33,7 @@ Status BucketReducer::reduce_host_gradient(OpenStep& step, Bucket& bucket) {
 }
 
 Status BucketReducer::after_first_sum(OpenStep& step) {
-  if (!step.averages && parts_.course.replicas_differ()) {
+  if (!step.averages && parts_.run_progress.replicas_differ()) {
     if (auto status = parts_.averaging.gather_equal_state(step); !status) return status;
   }
   return parts_.extension.after_first_sum();
@@ -59,9 +59,10 @@ void StepRunner::open_round(const RoundPace& pace) {
   divide();
   const auto& division = step_->division;
   std::vector<std::uint64_t> samples;
-  parts_.course.list_samples(division, samples);
-  const std::uint64_t batch = parts_.course.runs_ahead() ? parts_.seat.shares[parts_.seat.rank].samples : 0;
-  round_.begin(std::move(samples), division.my_count, batch, parts_.course.data().min_local_samples, pace);
+  parts_.run_progress.list_samples(division, samples);
+  const std::uint64_t batch =
+      parts_.run_progress.runs_ahead() ? parts_.assignment.shares[parts_.assignment.rank].samples : 0;
+  round_.begin(std::move(samples), division.my_count, batch, parts_.run_progress.data().min_local_samples, pace);
 }
 
 void StepRunner::next_of_round() {
@@ -85,7 +86,7 @@ void StepRunner::count_used(std::span<const Claim> claims) {
   for (std::size_t rank = 0; rank < claims.size(); ++rank) {
     division.steps = std::max<Step>(division.steps, claims[rank].steps);
     for (std::size_t share = 0; share < used.size(); ++share) {
-      if (division.shares[share].worker == parts_.seat.shares[rank].worker) used[share] = claims[rank].used;
+      if (division.shares[share].worker == parts_.assignment.shares[rank].worker) used[share] = claims[rank].used;
     }
   }
   if (!std::equal(used.begin(), used.end(), division.counts.begin())) division.keep_used(used);
@@ -93,23 +94,24 @@ void StepRunner::count_used(std::span<const Claim> claims) {
 
 void StepRunner::start_transfers() {
   // No other worker's gradient shows how noisy this one's is.
-  if (step_->wants_norm && parts_.seat.world_size() == 1) step_->first_half = step_->division.my_count / 2;
+  if (step_->wants_norm && parts_.assignment.world_size() == 1) step_->first_half = step_->division.my_count / 2;
   if (!parts_.handover.has_device_transfers()) return;
   starts_transfers_ = true;
   put(transfers_);
 }
 
-// Divides the step as the generation that opened it first, and determines which shares count in the current seat.
+// Divides the step as the generation that opened it first, and determines which shares count in the current assignment.
 void StepRunner::divide() {
   auto& step = *step_;
-  const Step number = parts_.course.next_step();
+  const Step number = parts_.run_progress.next_step();
   const std::uint64_t variance_every = parts_.variance_every;
   parts_.averaging.drop_correction();
   step.averages = parts_.averaging.applies();
   step.wants_variance = !step.averages && variance_every != 0 && number % variance_every == 0;
   step.gradient_variance = 0;
-  step.wants_norm = parts_.environment.monitors && !step.averages && measures_norms(number, parts_.seat.world_size());
-  step.division = divide_step(parts_.course, parts_.seat, parts_.self, parts_.environment.keep_gradients);
+  step.wants_norm =
+      parts_.environment.monitors && !step.averages && measures_norms(number, parts_.assignment.world_size());
+  step.division = divide_step(parts_.run_progress, parts_.assignment, parts_.self, parts_.environment.keep_gradients);
 }
 
 Status StepRunner::reduce(Bucket& bucket) {
@@ -150,7 +152,7 @@ Status StepRunner::wait() {
 
 Status StepRunner::repeat() {
   ET_CHECK(!in_background_, "no bucket is reduced in the background while the step is repeated");
-  (void)settle_transfers();  // of the seat before
+  (void)settle_transfers();  // of the assignment before
   divide();
   step_->lane_sent = false;
   step_->is_local = false;  // all meet in what follows a loss

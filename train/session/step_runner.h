@@ -25,7 +25,7 @@ namespace elastictrain::session {
 class BucketReducer {
  public:
   struct Parts {
-    const Course& course;
+    const RunProgress& run_progress;
     HostGradients& host;
     DeviceGradients& device;
     ProgramData& own_data;
@@ -56,8 +56,8 @@ class StepRunner {
     WorkerId self;
     const Environment& environment;
     const std::uint64_t& variance_every;  // steps; 0: never
-    const Seat& seat;
-    Course& course;
+    const Assignment& assignment;
+    RunProgress& run_progress;
     StateHandover& handover;
     DeviceGradients& device;
     ModelAveraging& averaging;
@@ -88,7 +88,7 @@ class StepRunner {
   // Until the transfers of state between devices have been started, which comes before all sums.
   Status settle_transfers();
 
-  // Reduces all buckets again in the current seat.
+  // Reduces all buckets again in the current assignment.
   Status repeat();
   // What the program sees of a discarded step: gradients of zero, or its own where it averages models.
   void settle_discarded();

@@ -73,7 +73,7 @@ bool merge(protocol::WorkerRequest& asked, const protocol::WorkerRequest& newer)
 }  // namespace
 
 void Requests::ask(const protocol::WorkerRequest& request, protocol::Allowance::TimePoint now) {
-  if (seat_.rank == 0 && merge(asked_, request)) send(request, now);
+  if (assignment_.rank == 0 && merge(asked_, request)) send(request, now);
 }
 
 void Requests::send(const protocol::WorkerRequest& news, protocol::Allowance::TimePoint now) {

@@ -64,7 +64,7 @@ class Notes {
 
 class Requests {
  public:
-  Requests(const Seat& seat, const Reports& reports) : seat_(seat), reports_(reports) {}
+  Requests(const Assignment& assignment, const Reports& reports) : assignment_(assignment), reports_(reports) {}
 
   void ask(const protocol::WorkerRequest& request, protocol::Allowance::TimePoint now);
   std::optional<protocol::WorkerRequest> take_waiting();
@@ -72,7 +72,7 @@ class Requests {
  private:
   void send(const protocol::WorkerRequest& news, protocol::Allowance::TimePoint now);
 
-  const Seat& seat_;
+  const Assignment& assignment_;
   const Reports& reports_;
   protocol::WorkerRequest asked_;  // the latest
   protocol::Allowance allowance_{20, 4};

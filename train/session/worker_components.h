@@ -31,11 +31,11 @@
 
 namespace elastictrain::session {
 
-struct Worker {
+struct WorkerComponents {
   // `plane`: null without a launcher. `is_successor`: the process was another worker before.
-  Worker(Program& program, Lifecycle& lifecycle, ControlPlane* plane, WorkerId id, bool is_successor);
-  Worker(const Worker&) = delete;
-  Worker& operator=(const Worker&) = delete;
+  WorkerComponents(Program& program, Lifecycle& lifecycle, ControlPlane* plane, WorkerId id, bool is_successor);
+  WorkerComponents(const WorkerComponents&) = delete;
+  WorkerComponents& operator=(const WorkerComponents&) = delete;
 
   std::vector<protocol::WorkerToAgent> heartbeat();
   // Ends everything that the exit of a process would end, and reports what only this worker knows.
@@ -43,8 +43,8 @@ struct Worker {
 
   const WorkerId id;
   Reports reports;
-  Seating seating;
-  Course course;
+  AssignmentExchange exchange;
+  RunProgress run_progress;
   CollectiveGate gate;
   StepLane lane;
   Measurements measurements;
@@ -61,8 +61,8 @@ struct Worker {
   BucketReducer reducer;
   KeyedValues keyed;
   StepRunner runner;  // its thread uses what is above
-  SeatView view;
-  Membership membership;
+  AssignmentView view;
+  GenerationChange generation_change;
   Recovery recovery;
   Requests requests;
   Notes notes;

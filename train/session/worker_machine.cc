@@ -74,7 +74,7 @@ void WorkerMachine::cancel(Generation generation) {
 void WorkerMachine::abort(Generation fence) {
   if (fence > fence_) {
     raise_fence(fence);
-    if (generation_ > fence_) answered_ = fence_;  // from before this seat
+    if (generation_ > fence_) answered_ = fence_;  // from before this assignment
     answer_if_settled();
   } else if (fence == fence_ && answered_ == fence_ && (generation_ == 0 || generation_ <= fence_)) {
     say_halted(fence_, "");  // asked twice: the answer may have been lost
@@ -90,7 +90,7 @@ void WorkerMachine::raise_fence(Generation fence) {
     upcoming.dead = true;
     return !lane_may_agree_on(upcoming);
   });
-  if (generation_ != 0 && generation_ <= fence_) effects_.emplace_back(AbortSeat{});
+  if (generation_ != 0 && generation_ <= fence_) effects_.emplace_back(AbortAssignment{});
 }
 
 // In the middle of a step this worker may have announced that it is ready for this plan, and all others may have too.
@@ -121,7 +121,7 @@ void WorkerMachine::answer_if_settled() {
   answered_ = fence_;
   say_halted(fence_, "");
   if (in_loop_) return;
-  generation_ = 0;  // back to where it waits for a first seat
+  generation_ = 0;  // back to where it waits for a first assignment
   broken_ = 0;
 }
 
@@ -157,7 +157,7 @@ void WorkerMachine::build_failed(Generation generation, const std::string& reaso
 }
 
 bool WorkerMachine::enter_loop(Step step, bool complete) {
-  if (generation_ == 0 || seat_is_void()) return false;
+  if (generation_ == 0 || assignment_is_void()) return false;
   in_loop_ = true;
   committed_step_ = step;
   has_state_ = complete;
@@ -175,7 +175,7 @@ void WorkerMachine::step_opened() {
 }
 
 bool WorkerMachine::enter_collective() {
-  if (seat_is_void()) {
+  if (assignment_is_void()) {
     place_ = Place::kHalted;
     drop_dead_plans();
     answer_if_settled();
@@ -194,7 +194,7 @@ void WorkerMachine::leave_collective() {
 
 void WorkerMachine::collective_failed(const std::string& reason, bool disagrees) {
   if (over_) {
-    effects_.emplace_back(AbortSeat{});
+    effects_.emplace_back(AbortAssignment{});
     return;
   }
   if (in_loop_) place_ = Place::kHalted;
@@ -203,7 +203,7 @@ void WorkerMachine::collective_failed(const std::string& reason, bool disagrees)
   if (std::exchange(broken_, generation_) == generation_) return;
   // Before its peers, which must stop waiting for this worker, report that they have lost it.
   say_halted(0, reason, disagrees);
-  effects_.emplace_back(AbortSeat{});
+  effects_.emplace_back(AbortAssignment{});
 }
 
 void WorkerMachine::step_committed(Step step, bool everyone_ready) {
@@ -244,28 +244,29 @@ void WorkerMachine::finished() {
 }
 
 const protocol::GenerationPlan* WorkerMachine::ready_plan() const {
-  if (generation_ == 0 || seat_is_void()) return nullptr;
+  if (generation_ == 0 || assignment_is_void()) return nullptr;
   const auto found = std::find_if(upcoming_.begin(), upcoming_.end(), [&](const Upcoming& upcoming) {
     return upcoming.ready() && !upcoming.dead && upcoming.plan.fence == 0 && upcoming.plan.previous == generation_;
   });
   return found == upcoming_.end() ? nullptr : &found->plan;
 }
 
-std::optional<WorkerMachine::NextSeat> WorkerMachine::take_seat(bool at_boundary) {
+std::optional<WorkerMachine::NextAssignment> WorkerMachine::take_assignment(bool at_boundary) {
   if (over_) return std::nullopt;
   if (at_boundary) return take_agreed();
-  if (disagreement_) return NextSeat{.kind = SeatKind::kDisagreed, .disagreement = *disagreement_};
-  std::optional<NextSeat> next;
-  if (in_loop_ && seat_is_void()) next = take_recovery();
+  if (disagreement_) return NextAssignment{.kind = AssignmentKind::kDisagreed, .disagreement = *disagreement_};
+  std::optional<NextAssignment> next;
+  if (in_loop_ && assignment_is_void()) next = take_recovery();
   if (!in_loop_ && generation_ == 0) next = take_first();
-  if (next || !dismissed_ || (in_loop_ && !seat_is_void())) return next;
+  if (next || !dismissed_ || (in_loop_ && !assignment_is_void())) return next;
   over_ = true;
-  return NextSeat{.kind = SeatKind::kDismissed};
+  return NextAssignment{.kind = AssignmentKind::kDismissed};
 }
 
-// The seat becomes the current one if this worker has a place in it; plans up to it are obsolete.
-WorkerMachine::NextSeat WorkerMachine::take(Plans::iterator upcoming, SeatKind kind) {
-  NextSeat next{.kind = kind, .plan = std::move(upcoming->plan), .rank = upcoming->rank, .is_void = upcoming->dead};
+// The assignment becomes the current one if this worker has a place in it; plans up to it are obsolete.
+WorkerMachine::NextAssignment WorkerMachine::take(Plans::iterator upcoming, AssignmentKind kind) {
+  NextAssignment next{
+      .kind = kind, .plan = std::move(upcoming->plan), .rank = upcoming->rank, .is_void = upcoming->dead};
   const Generation generation = next.plan.generation;
   std::erase_if(upcoming_, [&](const Upcoming& other) {
     if (other.plan.generation > generation) return false;
@@ -284,11 +285,11 @@ WorkerMachine::NextSeat WorkerMachine::take(Plans::iterator upcoming, SeatKind k
   return next;
 }
 
-std::optional<WorkerMachine::NextSeat> WorkerMachine::take_agreed() {
+std::optional<WorkerMachine::NextAssignment> WorkerMachine::take_agreed() {
   const auto agreed = find(std::exchange(agreed_, 0));
   if (agreed == upcoming_.end()) return std::nullopt;
-  if (agreed->rank) return take(agreed, SeatKind::kPlanned);
-  return take(agreed, agreed->plan.members.empty() ? SeatKind::kStop : SeatKind::kLeave);
+  if (agreed->rank) return take(agreed, AssignmentKind::kPlanned);
+  return take(agreed, agreed->plan.members.empty() ? AssignmentKind::kStop : AssignmentKind::kLeave);
 }
 
 bool WorkerMachine::start_is_decided() const {
@@ -299,13 +300,13 @@ bool WorkerMachine::is_place(const Upcoming& upcoming) {
   return upcoming.ready() && upcoming.rank;
 }
 
-std::optional<WorkerMachine::NextSeat> WorkerMachine::take_first() {
+std::optional<WorkerMachine::NextAssignment> WorkerMachine::take_first() {
   const auto first = std::find_if(upcoming_.begin(), upcoming_.end(), is_place);
   if (first == upcoming_.end()) return std::nullopt;
-  return take(first, SeatKind::kPlanned);
+  return take(first, AssignmentKind::kPlanned);
 }
 
-std::optional<WorkerMachine::NextSeat> WorkerMachine::take_recovery() {
+std::optional<WorkerMachine::NextAssignment> WorkerMachine::take_recovery() {
   if (answered_ != fence_) return std::nullopt;
   const auto found = std::find_if(upcoming_.begin(), upcoming_.end(), [&](const Upcoming& upcoming) {
     return upcoming.ready() && upcoming.plan.fence == fence_ && fence_ != 0;
@@ -313,13 +314,13 @@ std::optional<WorkerMachine::NextSeat> WorkerMachine::take_recovery() {
   if (found == upcoming_.end()) return std::nullopt;
   if (!found->rank) {
     const bool stops = found->plan.members.empty();
-    auto next = take(found, stops ? SeatKind::kStop : SeatKind::kLeave);
+    auto next = take(found, stops ? AssignmentKind::kStop : AssignmentKind::kLeave);
     const auto& holders = next.plan.donors;
     next.writes_checkpoint = stops && !holders.empty() && holders.front() == self_;
     return next;
   }
   const bool joins = found->plan.members[*found->rank].joiner;
-  auto next = take(found, joins ? SeatKind::kRejoin : SeatKind::kContinue);
+  auto next = take(found, joins ? AssignmentKind::kRejoin : AssignmentKind::kContinue);
   if (joins) {
     has_state_ = false;
     has_gradients_ = false;

@@ -1,6 +1,7 @@
 // Purpose: the worker's side of every change and recovery as a pure state machine: which plans are built, committed or
-// void, where the training thread stands, how and when an Abort is answered, and which seat is taken next. No threads,
-// no sockets, no clock: the live session drives it under a lock, the simulation drives it with simulated messages.
+// void, where the training thread stands, how and when an Abort is answered, and which assignment is taken next. No
+// threads, no sockets, no clock: the live session drives it under a lock, the simulation drives it with simulated
+// messages.
 //
 // Ownership: one per worker. Thread: one call at a time. Every call appends to the effects; the owner carries them out
 // in order with take_effects().
@@ -10,10 +11,11 @@
 // the step is open: a step whose first bucket is reduced may still be committed by the program (kReducing, kUpdating).
 //
 // The order of calls on the training thread:
-//   start    wait for take_seat(false) -> first broadcast or the donors' header -> enter_loop() -> (state_complete())
-//   step     step_opened() -> { enter_collective() -> leave_collective() | collective_failed() }… -> step_committed()
-//            -> take_seat(true) if the lane reported that all workers are ready
-//   halted   (enter_collective() false, or collective_failed()) wait for take_seat(false), then
+//   start    wait for take_assignment(false) -> first broadcast or the donors' header -> enter_loop() ->
+//   (state_complete()) step     step_opened() -> { enter_collective() -> leave_collective() | collective_failed() }… ->
+//   step_committed()
+//            -> take_assignment(true) if the lane reported that all workers are ready
+//   halted   (enter_collective() false, or collective_failed()) wait for take_assignment(false), then
 //            kContinue: the step's buckets again, from enter_collective() on
 //            kRejoin:   step_discarded() at the end of the open step, if one is open; the donors' header ->
 //                       enter_loop(); a step with an empty batch -> state_complete() before its step_committed().
@@ -47,12 +49,12 @@ class WorkerMachine {
   struct DropBuild {  // cancel the build, or close what was built
     Generation generation = 0;
   };
-  struct AbortSeat {};  // end the collective in progress on the current seat, and every later one
+  struct AbortAssignment {};  // end the collective in progress on the current assignment, and every later one
   struct Say {
     protocol::WorkerToAgent message;
   };
   struct WakeTraining {};  // the training thread may be waiting for this message
-  using Effect = std::variant<StartBuild, DropBuild, AbortSeat, Say, WakeTraining>;
+  using Effect = std::variant<StartBuild, DropBuild, AbortAssignment, Say, WakeTraining>;
 
   explicit WorkerMachine(WorkerId self) : self_(self) {}
 
@@ -67,19 +69,21 @@ class WorkerMachine {
 
   // --- From the training thread
   // This worker takes part from this point on: it is at `step`, with the complete state or with a donor's promise to
-  // send it. False: the seat is void by now; the received data is discarded, and the wait for a seat starts again.
+  // send it. False: the assignment is void by now; the received data is discarded, and the wait for an assignment
+  // starts again.
   bool enter_loop(Step step, bool complete);
   void state_complete();  // the promised state has arrived
   void step_opened();     // next_batch() gave a batch: kOutside -> kComputing
-  // Call it before each bucket. False: the seat is void; the thread halts and waits for its next seat.
+  // Call it before each bucket. False: the assignment is void; the thread halts and waits for its next assignment.
   bool enter_collective();  // -> kReducing
   void leave_collective();  // it succeeded: -> kUpdating, or kOutside between two steps
   // -> kHalted; sends WorkerHalted unless an Abort came first. `disagrees`: as in WorkerHalted.
   void collective_failed(const std::string& reason, bool disagrees = false);
-  // `everyone_ready`: the step's lane reported it, and take_seat(true) follows. It holds even if an Abort has arrived
-  // since: other workers have taken that seat, and all workers at the same step must divide the next one alike.
+  // `everyone_ready`: the step's lane reported it, and take_assignment(true) follows. It holds even if an Abort has
+  // arrived since: other workers have taken that assignment, and all workers at the same step must divide the next one
+  // alike.
   void step_committed(Step step, bool everyone_ready);  // -> kOutside
-  void step_discarded();                                // -> kOutside, or kHalted while the seat is void
+  void step_discarded();                                // -> kOutside, or kHalted while the assignment is void
   void checkpoint_begins();
   void checkpoint_ends();
   // The collective at the end of the data, in which all workers take part, succeeded, so no worker needs this one
@@ -92,8 +96,8 @@ class WorkerMachine {
   const protocol::GenerationPlan* ready_plan() const;
 
   // The next action of the training thread when it waits at the start, is halted or is at a boundary.
-  enum class SeatKind : std::uint8_t {
-    kPlanned,    // by agreement of the lane; or the first seat, or a joiner's
+  enum class AssignmentKind : std::uint8_t {
+    kPlanned,    // by agreement of the lane; or the first assignment, or a joiner's
     kContinue,   // recovery: this worker is at the right step; repeat what is open
     kRejoin,     // recovery: receive the state of resume_step, at the boundary where a step has to be given up
     kLeave,      // not a member of what comes next
@@ -101,26 +105,27 @@ class WorkerMachine {
     kDismissed,  // not needed anymore
     kDisagreed,  // the ranks disagree and nobody is newer than the others: the program fails
   };
-  struct NextSeat {
-    SeatKind kind = SeatKind::kPlanned;
+  struct NextAssignment {
+    AssignmentKind kind = AssignmentKind::kPlanned;
     protocol::GenerationPlan plan;
     std::optional<std::uint32_t> rank;
-    // An Abort made this agreed seat void before it was taken: it only determines how the next step is divided. No
-    // communicator, no WorkerActive; a leaver, or a run that was to stop, continues with the recovery.
+    // An Abort made this agreed assignment void before it was taken: it only determines how the next step is divided.
+    // No communicator, no WorkerActive; a leaver, or a run that was to stop, continues with the recovery.
     bool is_void = false;
     bool writes_checkpoint = false;  // kStop in a recovery
     std::string disagreement = {};   // kDisagreed: what it is about
   };
-  // `at_boundary`: the lane reported that all workers are ready. The seat that is returned becomes the current one.
-  std::optional<NextSeat> take_seat(bool at_boundary);
+  // `at_boundary`: the lane reported that all workers are ready. The assignment that is returned becomes the current
+  // one.
+  std::optional<NextAssignment> take_assignment(bool at_boundary);
 
-  // At the start: take_seat(false) has an answer.
+  // At the start: take_assignment(false) has an answer.
   bool start_is_decided() const;
 
   Generation generation() const { return generation_; }
   Generation fence() const { return fence_; }
   Place place() const { return place_; }
-  bool seat_is_void() const { return generation_ != 0 && (generation_ <= fence_ || generation_ == broken_); }
+  bool assignment_is_void() const { return generation_ != 0 && (generation_ <= fence_ || generation_ == broken_); }
   Step committed_step() const { return committed_step_; }
   bool has_state() const { return has_state_; }
   bool has_gradients() const { return has_gradients_; }  // as in WorkerHalted
@@ -153,10 +158,10 @@ class WorkerMachine {
   void answer_if_settled();
   void say_halted(Generation fence, const std::string& reason, bool disagrees = false);
   Plans::iterator find(Generation generation);
-  NextSeat take(Plans::iterator upcoming, SeatKind kind);
-  std::optional<NextSeat> take_agreed();
-  std::optional<NextSeat> take_first();
-  std::optional<NextSeat> take_recovery();
+  NextAssignment take(Plans::iterator upcoming, AssignmentKind kind);
+  std::optional<NextAssignment> take_agreed();
+  std::optional<NextAssignment> take_first();
+  std::optional<NextAssignment> take_recovery();
   void wake() { effects_.emplace_back(WakeTraining{}); }
   void say(protocol::WorkerToAgent message) { effects_.emplace_back(Say{std::move(message)}); }
 

@@ -36,9 +36,9 @@
 
 namespace elastictrain::cli {
 
-jobs::Probed probe_run(const jobs::Job& job) {
-  using State = jobs::Probed::State;
-  jobs::Probed answer{job.id, State::kUnknown, 0};
+cluster_core::Probed probe_run(const cluster_core::Job& job) {
+  using State = cluster_core::Probed::State;
+  cluster_core::Probed answer{job.id, State::kUnknown, 0};
   if (job.owner.uid != ::geteuid()) return answer;
   std::string directory = job.directory;
   if (directory.empty()) {
@@ -66,7 +66,7 @@ jobs::Probed probe_run(const jobs::Job& job) {
 
 namespace {
 
-using What = jobs::HelpersChanged::What;
+using What = cluster_core::HelpersChanged::What;
 using Told = launcher::HostsChange::What;
 
 Result<std::vector<launcher::Host>> hosts_of_batch_job() {
@@ -119,8 +119,8 @@ What what_of(Told told) {
   return What::kFailed;
 }
 
-jobs::HelpersChanged change_of(const launcher::HostsChange& told) {
-  jobs::HelpersChanged change{what_of(told.what), told.slots, told.text, {}};
+cluster_core::HelpersChanged change_of(const launcher::HostsChange& told) {
+  cluster_core::HelpersChanged change{what_of(told.what), told.slots, told.text, {}};
   for (const launcher::Host& host : told.known) change.helpers.push_back({host.name, host.slots, host.job});
   return change;
 }
@@ -173,7 +173,7 @@ FirstJobs::FirstJobs(asio::io_context& io, std::vector<JobOfFile> jobs, std::str
   std::reverse(left_.begin(), left_.end());
 }
 
-void FirstJobs::submit(const std::map<jobs::JobId, jobs::Job>& known) {
+void FirstJobs::submit(const std::map<cluster_core::JobId, cluster_core::Job>& known) {
   std::erase_if(left_, [&](const JobOfFile& job) {
     return std::any_of(known.begin(), known.end(), [&](const auto& one) { return one.second.spec.name == job.name; });
   });
@@ -224,7 +224,7 @@ int fail_cluster(const std::string& text, int status) {
 
 constexpr std::uint32_t kQueuedOfOthers = 256;  // as many as connections
 
-jobs::Limits limits_from(const LimitsOfFile& given, jobs::Limits limits) {
+cluster_core::Limits limits_from(const LimitsOfFile& given, cluster_core::Limits limits) {
   limits.slots = given.slots.value_or(limits.slots);
   limits.running = given.running.value_or(limits.running);
   limits.queued = given.queued.value_or(limits.queued);
@@ -247,8 +247,8 @@ std::vector<std::string> groups_of(const std::string& user) {
 }
 
 // All, then the groups of the user by name, then the user.
-jobs::Limits limits_of(const ClusterFile& file, const jobs::Owner& owner) {
-  jobs::Limits limits;
+cluster_core::Limits limits_of(const ClusterFile& file, const cluster_core::Owner& owner) {
+  cluster_core::Limits limits;
   if (!owner.of_cluster) limits.queued = kQueuedOfOthers;
   limits = limits_from(file.limits, limits);
   if (!file.groups.empty()) {
@@ -277,7 +277,7 @@ cluster::ClusterOptions options_of(const ClusterFile& file, const std::string& d
   options.say = [](const std::string& text) { std::cerr << "elastictrain cluster: " << text << std::endl; };
   options.probe = probe_run;
   options.journal_max_bytes = file.journal_max_bytes;
-  jobs::Settings& settings = options.settings;
+  cluster_core::Settings& settings = options.settings;
   settings.version = launcher::build_id();
   options.policy = outside_of(file);
   settings.outside = file.outside.any();
@@ -293,7 +293,7 @@ cluster::ClusterOptions options_of(const ClusterFile& file, const std::string& d
   settings.orphan_grace_s = static_cast<double>(file.orphan_grace_ms) / 1000;
   settings.most_slots = static_cast<std::uint32_t>(file.growth.most_slots);
   settings.least_gain = file.growth.least_gain;
-  settings.limits = [file](const jobs::Owner& owner) { return limits_of(file, owner); };
+  settings.limits = [file](const cluster_core::Owner& owner) { return limits_of(file, owner); };
   return options;
 }
 
@@ -321,7 +321,7 @@ int run_cluster(const std::string& path, const cluster::FindBroken& find_broken)
   const std::string config_directory = std::filesystem::absolute(path).parent_path().string();
   FirstJobs first_jobs(io, file.jobs, *directory, config_directory, options.say);
   options.find_broken = find_broken;
-  options.begun = [&](const jobs::Cluster& begun) { first_jobs.submit(begun.jobs()); };
+  options.begun = [&](const cluster_core::Cluster& begun) { first_jobs.submit(begun.jobs()); };
   bool is_broken = false;
   options.broken = [&](const std::string&) {
     is_broken = true;

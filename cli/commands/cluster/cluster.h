@@ -23,11 +23,11 @@
 
 namespace elastictrain::cli {
 
-jobs::Probed probe_run(const jobs::Job& job);
+cluster_core::Probed probe_run(const cluster_core::Job& job);
 
 // A cluster's demand for slots, as the source of helper jobs takes it. Pure.
 
-inline launcher::HostDemand demand_of(const jobs::SlotDemand& given) {
+inline launcher::HostDemand demand_of(const cluster_core::SlotDemand& given) {
   launcher::HostDemand demand;
   demand.needed_slots = given.needed;
   demand.can_vacate = true;
@@ -57,7 +57,7 @@ class FirstJobs {
             std::function<void(const std::string&)> say);
 
   // Leaves out those whose name a job has, or had, if it is still known.
-  void submit(const std::map<jobs::JobId, jobs::Job>& known);
+  void submit(const std::map<cluster_core::JobId, cluster_core::Job>& known);
 
  private:
   void submit_next();

@@ -88,12 +88,12 @@ class JournalLines {
       any_event = any_event || (other.is_object() && other.contains("event"));
       return;
     }
-    if (const auto* hosts = std::get_if<jobs::record::Hosts>(&line->record)) hosts_ = hosts->hosts;
+    if (const auto* hosts = std::get_if<cluster_core::record::Hosts>(&line->record)) hosts_ = hosts->hosts;
     sequence_ = std::max(sequence_, line->sequence);
     if (line->sequence > read_before) lines.push_back({line->record, line->up_s});
   }
 
-  std::vector<jobs::HostLine> hosts_;
+  std::vector<cluster_core::HostLine> hosts_;
   std::uint64_t sequence_ = 0;
 };
 

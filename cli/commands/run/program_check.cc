@@ -68,9 +68,10 @@ Status check_torch_package(const std::vector<std::string>& program) {
   const auto answer = ask(program.front(), kQuestion);
   const int status = answer ? answer->status.exit_code : 0;
   if (status == kLacksPackage) {
-    return not_taken_over(program.front() +
-                   " has no package elastictrain, so its script would train at a fixed size; install it there (" +
-                   program.front() + " -m pip install, a wheel of scripts/wheel.sh)");
+    return not_taken_over(
+        program.front() +
+        " has no package elastictrain, so its script would train at a fixed size; install it there (" +
+        program.front() + " -m pip install, a wheel of scripts/wheel.sh)");
   }
   if (status == kTorchIsOld) {
     return not_taken_over(

@@ -343,8 +343,8 @@ class Simulation {
   void set_speeds() {
     for (std::size_t place = 0; place < lives_.size(); ++place) {
       if (view_.jobs[place].held == 0) continue;
-      const bool is_seated = view_.jobs[place].beside != sharing::kNoJob;  // in its host's slots
-      const std::uint64_t placed = is_seated ? lives_[place].beside : view_.jobs[place].id;
+      const bool is_assigned = view_.jobs[place].beside != sharing::kNoJob;  // in its host's slots
+      const std::uint64_t placed = is_assigned ? lives_[place].beside : view_.jobs[place].id;
       const double on_hosts = hosts_ ? hosts_->speed(placed) * hosts_->spread(*view_.jobs[place].curve, placed) : 1;
       lives_[place].progress.set_speed(view_.now_s, lives_[place].packed_speed * on_hosts);
       lives_[place].end_s = lives_[place].progress.end_s();

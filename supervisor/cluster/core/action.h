@@ -13,7 +13,7 @@
 // The records of a cluster's journal. Those that change what is known of jobs and leases are enough to know
 // all of it again after a restart; the others say what was decided, and why.
 
-namespace elastictrain::jobs::record {
+namespace elastictrain::cluster_core::record {
 
 // Settings on which decisions depend, so that a journal says how they were made.
 struct Rules {
@@ -156,9 +156,9 @@ struct HasEnded {
   std::vector<RateSeen> rates;  // by workers
 };
 
-}  // namespace elastictrain::jobs::record
+}  // namespace elastictrain::cluster_core::record
 
-namespace elastictrain::jobs {
+namespace elastictrain::cluster_core {
 
 using Record = std::variant<record::Began, record::Hosts, record::Helpers, record::Submitted, record::Decided,
                             record::Leased, record::Stood, record::Returned, record::Started, record::HasJoined,
@@ -237,4 +237,4 @@ using Action = std::variant<Write, Answer, Welcome, Refuse, SendLease, SendPlace
                             Tell, AskPolicy>;
 using Actions = std::vector<Action>;
 
-}  // namespace elastictrain::jobs
+}  // namespace elastictrain::cluster_core

@@ -6,7 +6,7 @@
 #include "supervisor/cluster/core/deciding.h"
 #include "supervisor/cluster/core/state.h"
 
-namespace elastictrain::jobs {
+namespace elastictrain::cluster_core {
 
 namespace sharing = heuristics::sharing;
 
@@ -299,7 +299,7 @@ void Cluster::recall(const Record& record, double now_s) {
   recall_record(*state_, record, now_s);
 }
 bool Cluster::needs(const Record& record) const {
-  return jobs::needs(*state_, record);
+  return cluster_core::needs(*state_, record);
 }
 Actions Cluster::begin(double now_s) {
   return begin_cluster(*state_, now_s);
@@ -344,10 +344,10 @@ std::vector<JobId> Cluster::waiting() const {
   return waiting_jobs(*state_);
 }
 std::optional<double> Cluster::left_s(const Job& job) const {
-  return jobs::left_s(*state_, job);
+  return cluster_core::left_s(*state_, job);
 }
 std::optional<double> Cluster::length_of(const Job& job) const {
-  return jobs::length_of(*state_, job);
+  return cluster_core::length_of(*state_, job);
 }
 std::uint64_t Cluster::decisions() const {
   return state_->decisions;
@@ -356,10 +356,10 @@ const std::string& Cluster::policy_problem() const {
   return state_->policy_problem;
 }
 std::string Cluster::refusal(const Owner& owner, const Limits& limits, const JobSpec& spec, Outcome& outcome) const {
-  return jobs::refusal(*state_, owner, limits, spec, outcome);
+  return cluster_core::refusal(*state_, owner, limits, spec, outcome);
 }
 std::vector<std::string> Cluster::broken_rules() const {
-  return jobs::broken_rules(*state_);
+  return cluster_core::broken_rules(*state_);
 }
 
-}  // namespace elastictrain::jobs
+}  // namespace elastictrain::cluster_core

@@ -28,7 +28,7 @@
 #include "supervisor/cluster/core/event.h"
 #include "supervisor/cluster/core/job.h"
 
-namespace elastictrain::jobs {
+namespace elastictrain::cluster_core {
 
 struct Settings {
   std::string version;
@@ -127,4 +127,4 @@ class Cluster {
 heuristics::sharing::Curve curve_of(const Job& job, std::uint32_t most, double guess);
 heuristics::sharing::Curve goodput_of(const Job& job, std::uint32_t most, const heuristics::sharing::Curve& throughput);
 
-}  // namespace elastictrain::jobs
+}  // namespace elastictrain::cluster_core

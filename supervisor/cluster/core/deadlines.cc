@@ -8,7 +8,7 @@
 #include "supervisor/cluster/core/deciding.h"
 #include "supervisor/cluster/core/state.h"
 
-namespace elastictrain::jobs {
+namespace elastictrain::cluster_core {
 
 namespace sharing = heuristics::sharing;
 
@@ -48,7 +48,7 @@ bool falls_behind(const ClusterState& state, const Job& job, double now_s) {
 }
 
 // Of the jobs of one priority, which share `room` slots.
-static void meet_deadlines_of(const ClusterState& state, Round& round, std::vector<sharing::Bounds>& bounds,
+static void meet_deadlines_of(const ClusterState& state, SchedulingRound& round, std::vector<sharing::Bounds>& bounds,
                               std::size_t first, std::size_t last, std::uint32_t room, double now_s) {
   std::vector<std::size_t> order;
   std::map<std::uint32_t, std::uint32_t> room_of_user;
@@ -80,7 +80,8 @@ static void meet_deadlines_of(const ClusterState& state, Round& round, std::vect
   }
 }
 
-void meet_deadlines(const ClusterState& state, Round& round, std::vector<sharing::Bounds>& bounds, double now_s) {
+void meet_deadlines(const ClusterState& state, SchedulingRound& round, std::vector<sharing::Bounds>& bounds,
+                    double now_s) {
   std::uint32_t left = round.slots;
   for (std::size_t first = 0; first < round.jobs.size();) {
     std::size_t last = first;
@@ -143,4 +144,4 @@ std::string deadline_answer(const ClusterState& state, const Job& job, double no
          with_slots(cluster_slots(state)) + " are needed for deadlines of other jobs";
 }
 
-}  // namespace elastictrain::jobs
+}  // namespace elastictrain::cluster_core

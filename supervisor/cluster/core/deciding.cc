@@ -10,7 +10,7 @@
 #include "heuristics/sharing/policy.h"
 #include "supervisor/cluster/core/state.h"
 
-namespace elastictrain::jobs {
+namespace elastictrain::cluster_core {
 namespace sharing = heuristics::sharing;
 namespace {
 
@@ -130,7 +130,7 @@ void decide(ClusterState& state, double now_s) {
 }
 
 // Slots that nobody can be given now: of runs that are lost or ending, those that are overdue, and of lost hosts.
-static void gather_jobs(ClusterState& state, Round& round, double now_s) {
+static void gather_jobs(ClusterState& state, SchedulingRound& round, double now_s) {
   round.usable.resize(state.hosts.size());
   for (std::uint32_t host = 0; host < state.hosts.size(); ++host)
     round.usable[host].assign(state.hosts[host].slots, true);
@@ -179,7 +179,7 @@ static void gather_jobs(ClusterState& state, Round& round, double now_s) {
   }
 }
 
-static sharing::JobView view_of(const ClusterState& state, const Round& round, std::size_t place) {
+static sharing::JobView view_of(const ClusterState& state, const SchedulingRound& round, std::size_t place) {
   const Job& job = *round.jobs[place];
   sharing::JobView view;
   view.id = job.seen_as;
@@ -208,8 +208,8 @@ static sharing::JobView view_of(const ClusterState& state, const Round& round, s
 }
 
 // `slots`: how many there are, and then, how many are left.
-static bool ask_for(ClusterState& state, Round& round, std::size_t first, std::size_t last, std::uint32_t& slots,
-                    double now_s) {
+static bool ask_for(ClusterState& state, SchedulingRound& round, std::size_t first, std::size_t last,
+                    std::uint32_t& slots, double now_s) {
   PolicyQuestion question;
   sharing::View& view = question.view;
   view.now_s = now_s;
@@ -247,9 +247,9 @@ static bool ask_for(ClusterState& state, Round& round, std::size_t first, std::s
 
 // Priorities are strict: those of the highest share all slots, the next ones what is left. False: a policy from outside
 // has to answer first.
-static bool ask_policy(ClusterState& state, Round& round, double now_s) {
+static bool ask_policy(ClusterState& state, SchedulingRound& round, double now_s) {
   round.grants.resize(round.jobs.size());
-  round.host_of.assign(round.jobs.size(), Round::kNone);
+  round.host_of.assign(round.jobs.size(), SchedulingRound::kNone);
   round.guest_of = round.host_of;
   std::uint32_t left = round.slots;
   for (std::size_t first = 0; first < round.jobs.size() && left > 0;) {
@@ -262,7 +262,7 @@ static bool ask_policy(ClusterState& state, Round& round, double now_s) {
   return true;
 }
 
-static void bound_sizes(ClusterState& state, Round& round, double now_s) {
+static void bound_sizes(ClusterState& state, SchedulingRound& round, double now_s) {
   std::vector<sharing::Bounds> bounds;
   std::vector<sharing::UserLimits> users;
   std::map<std::uint32_t, std::uint32_t> place_of_user;
@@ -285,7 +285,7 @@ static void bound_sizes(ClusterState& state, Round& round, double now_s) {
 }
 
 // The only job that gets more slots; nothing: there are several, or none.
-static const Job* only_one_that_grows(const Round& round) {
+static const Job* only_one_that_grows(const SchedulingRound& round) {
   const Job* grows = nullptr;
   for (std::size_t place = 0; place < round.jobs.size(); ++place) {
     if (round.slots_of[place].size() <= round.jobs[place]->share) continue;
@@ -312,8 +312,8 @@ static void withdraw_unused(ClusterState& state, double now_s) {
 }
 
 // Why a job has the slots that this decision gives it, for people. `grows`: the only one that has more than before.
-static std::string why_it_has(const ClusterState& state, const Round& round, std::size_t place, const Job* grows,
-                              double now_s) {
+static std::string why_it_has(const ClusterState& state, const SchedulingRound& round, std::size_t place,
+                              const Job* grows, double now_s) {
   const Job& job = *round.jobs[place];
   const auto share = static_cast<std::uint32_t>(round.slots_of[place].size());
   std::string why = job.why;
@@ -335,7 +335,7 @@ static std::string why_it_has(const ClusterState& state, const Round& round, std
 }
 
 // What everybody is to have once it has been given back.
-static void plan_leases(ClusterState& state, Round& round) {
+static void plan_leases(ClusterState& state, SchedulingRound& round) {
   std::vector<std::pair<Holder, Slots>> plan;
   std::vector<Holder> standing;
   std::vector<heuristics::leases::Pair> pairs;
@@ -352,7 +352,7 @@ static void plan_leases(ClusterState& state, Round& round) {
   }
 }
 
-static void adopt_decision(ClusterState& state, Round& round, double now_s) {
+static void adopt_decision(ClusterState& state, SchedulingRound& round, double now_s) {
   const bool any_stand_in =
       std::find(round.by_stand_in.begin(), round.by_stand_in.end(), true) != round.by_stand_in.end();
   record::Decided decided{state.because,
@@ -400,14 +400,14 @@ static void adopt_decision(ClusterState& state, Round& round, double now_s) {
 
 // From the beginning, with what a policy from outside has answered so far.
 void go_on_deciding(ClusterState& state, double now_s) {
-  Round round;
+  SchedulingRound round;
   gather_jobs(state, round, now_s);
   if (!ask_policy(state, round, now_s)) return;
   bound_sizes(state, round, now_s);
   exchange_turns(state, round);
   place_jobs(state, round);
   repair_placement(state, round, now_s);
-  seat_guests(state, round);
+  assign_guests(state, round);
   adopt_decision(state, round, now_s);
   ++state.decisions;
 }
@@ -427,4 +427,4 @@ void ask_built_in(ClusterState& state, const sharing::View& view, sharing::Decis
   state.policy->decide(view, *remembered, state.rng, decision);
 }
 
-}  // namespace elastictrain::jobs
+}  // namespace elastictrain::cluster_core

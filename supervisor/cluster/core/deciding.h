@@ -13,7 +13,7 @@
 
 // Reasons for the slots that a job has, in words, as queue and explain show them. Pure.
 
-namespace elastictrain::jobs {
+namespace elastictrain::cluster_core {
 
 struct Given {
   std::string policy;
@@ -31,7 +31,7 @@ std::string number_text(double number);
 // One decision of a cluster on its way through the steps of decide(), and those of its steps that have a file
 // of their own.
 
-struct Round {
+struct SchedulingRound {
   std::vector<std::vector<bool>> usable;  // by host and number
   std::uint32_t slots = 0;                // usable ones
   double guess = 1;                       // samples a second of a worker of a job that was not measured
@@ -82,36 +82,36 @@ std::vector<heuristics::placement::Piece> pieces_of(const Slots& slots);
 std::string looks_text(const heuristics::sharing::Grant& grant);
 
 // In policy_answers.cc.
-bool ask_outside(ClusterState& state, Round& round, std::size_t first, PolicyQuestion& question,
+bool ask_outside(ClusterState& state, SchedulingRound& round, std::size_t first, PolicyQuestion& question,
                  heuristics::sharing::Decision& decision);
 
 // In deadlines.cc.
-void meet_deadlines(const ClusterState& state, Round& round, std::vector<heuristics::sharing::Bounds>& bounds,
+void meet_deadlines(const ClusterState& state, SchedulingRound& round, std::vector<heuristics::sharing::Bounds>& bounds,
                     double now_s);
 
 // In deciding.cc.
 void ask_built_in(ClusterState& state, const heuristics::sharing::View& view, heuristics::sharing::Decision& decision);
 
 // In hosts.cc.
-void block_lost(const ClusterState& state, Round& round);
+void block_lost(const ClusterState& state, SchedulingRound& round);
 
 // In migrating.cc.
-void keep_moves(const ClusterState& state, Round& round);
-void end_moves(ClusterState& state, const Round& round, double now_s);
-void repair_placement(ClusterState& state, Round& round, double now_s);
+void keep_moves(const ClusterState& state, SchedulingRound& round);
+void end_moves(ClusterState& state, const SchedulingRound& round, double now_s);
+void repair_placement(ClusterState& state, SchedulingRound& round, double now_s);
 
 // In placing.cc.
-void tell_of_packing(const ClusterState& state, const Round& round, std::size_t place,
+void tell_of_packing(const ClusterState& state, const SchedulingRound& round, std::size_t place,
                      heuristics::sharing::JobView& view);
-void seat_guests(const ClusterState& state, Round& round);
-std::string packing_text(const Round& round, std::size_t place);
+void assign_guests(const ClusterState& state, SchedulingRound& round);
+std::string packing_text(const SchedulingRound& round, std::size_t place);
 
 // In placing.cc.
-void place_jobs(ClusterState& state, Round& round);
+void place_jobs(ClusterState& state, SchedulingRound& round);
 
 // In suspending.cc.
-Slots own_place(const ClusterState& state, const Round& round, const Job& job);
-void reserve_slots(const ClusterState& state, Round& round);
-void exchange_turns(const ClusterState& state, Round& round);
+Slots own_place(const ClusterState& state, const SchedulingRound& round, const Job& job);
+void reserve_slots(const ClusterState& state, SchedulingRound& round);
+void exchange_turns(const ClusterState& state, SchedulingRound& round);
 
-}  // namespace elastictrain::jobs
+}  // namespace elastictrain::cluster_core

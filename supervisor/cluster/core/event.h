@@ -11,7 +11,7 @@
 #include "heuristics/leases/lease_book.h"
 #include "supervisor/cluster/core/job.h"
 
-namespace elastictrain::jobs {
+namespace elastictrain::cluster_core {
 
 using Request = std::uint64_t;  // whom to answer
 
@@ -144,4 +144,4 @@ struct Tick {};
 using Event = std::variant<HostsChanged, HelpersChanged, Submit, Join, Report, RunEnded, Disconnected, ProcessEnded,
                            Probed, Command, PolicyAnswered, Tick>;
 
-}  // namespace elastictrain::jobs
+}  // namespace elastictrain::cluster_core

@@ -7,7 +7,7 @@
 
 // Hosts of helper jobs: how many slots the jobs could use, and what is known of the hosts that came for that.
 
-namespace elastictrain::jobs {
+namespace elastictrain::cluster_core {
 namespace {
 
 constexpr std::uint32_t kGrowthOfMeasured = 2;  // a size beyond twice the largest measured one is too much of a guess
@@ -184,7 +184,7 @@ static bool is_worked_on(const ClusterState& state, std::uint32_t host) {
   });
 }
 
-void block_lost(const ClusterState& state, Round& round) {
+void block_lost(const ClusterState& state, SchedulingRound& round) {
   std::set<std::uint32_t> lost;
   for (const auto& [id, job] : state.jobs) {
     if (job.live() && job.owner.of_cluster) lost.insert(job.lost_hosts.begin(), job.lost_hosts.end());
@@ -195,4 +195,4 @@ void block_lost(const ClusterState& state, Round& round) {
   }
 }
 
-}  // namespace elastictrain::jobs
+}  // namespace elastictrain::cluster_core

@@ -13,7 +13,7 @@
 #include "heuristics/leases/lease_book.h"
 #include "heuristics/sharing/view.h"
 
-namespace elastictrain::jobs {
+namespace elastictrain::cluster_core {
 
 using JobId = std::uint64_t;       // from 1, never used again; 0: none
 using Connection = std::uint64_t;  // of a run's supervisor, from 1; 0: none
@@ -196,4 +196,4 @@ struct Job {
   bool may_run() const { return phase == Phase::kQueued || phase == Phase::kStarting || phase == Phase::kJoined; }
 };
 
-}  // namespace elastictrain::jobs
+}  // namespace elastictrain::cluster_core

@@ -8,7 +8,7 @@
 
 #include "supervisor/cluster/core/state.h"
 
-namespace elastictrain::jobs {
+namespace elastictrain::cluster_core {
 namespace {
 
 constexpr double kNoise = 0.1;  // a loss with more workers that is smaller than this is taken for none
@@ -135,4 +135,4 @@ heuristics::sharing::Curve goodput_of(const Job& job, std::uint32_t most,
   return points.empty() ? throughput : heuristics::sharing::Curve(std::move(points));
 }
 
-}  // namespace elastictrain::jobs
+}  // namespace elastictrain::cluster_core

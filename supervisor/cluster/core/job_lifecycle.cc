@@ -9,7 +9,7 @@
 
 #include "supervisor/cluster/core/state.h"
 
-namespace elastictrain::jobs {
+namespace elastictrain::cluster_core {
 
 using heuristics::leases::Claims;
 
@@ -520,4 +520,4 @@ void handle(ClusterState& state, const Probed& event, double now_s) {
   }
 }
 
-}  // namespace elastictrain::jobs
+}  // namespace elastictrain::cluster_core

@@ -8,7 +8,7 @@
 #include "supervisor/cluster/core/deciding.h"
 #include "supervisor/cluster/core/state.h"
 
-namespace elastictrain::jobs {
+namespace elastictrain::cluster_core {
 
 namespace placement = heuristics::placement;
 
@@ -53,12 +53,12 @@ static Slots leaving_slots(const ClusterState& state, const Job& job) {
 }
 
 // All of them can be used.
-static bool is_whole(const Round& round, const Slots& slots) {
+static bool is_whole(const SchedulingRound& round, const Slots& slots) {
   return std::all_of(slots.begin(), slots.end(), [&](auto slot) { return round.is_usable(slot); });
 }
 
 // The new slots are of no use, and it still has all old ones.
-static bool goes_back(const ClusterState& state, const Round& round, const Job& job) {
+static bool goes_back(const ClusterState& state, const SchedulingRound& round, const Job& job) {
   const bool lost = std::any_of(job.lost_hosts.begin(), job.lost_hosts.end(), [&](std::uint32_t host) {
     return std::any_of(job.move->to.begin(), job.move->to.end(), [&](auto slot) { return slot.host == host; });
   });
@@ -67,7 +67,7 @@ static bool goes_back(const ClusterState& state, const Round& round, const Job& 
 }
 
 // What a job leaves is for nobody before it is given back. Part of Cluster::reserve().
-void keep_moves(const ClusterState& state, Round& round) {
+void keep_moves(const ClusterState& state, SchedulingRound& round) {
   for (std::size_t place = 0; place < round.jobs.size(); ++place) {
     const Job& job = *round.jobs[place];
     if (!job.move || round.shares[place] == 0) continue;
@@ -107,7 +107,7 @@ void take_moved(ClusterState& state, Job& job, double now_s) {
 }
 
 // What was decided now is not what a move is about.
-void end_moves(ClusterState& state, const Round& round, double now_s) {
+void end_moves(ClusterState& state, const SchedulingRound& round, double now_s) {
   for (std::size_t place = 0; place < round.jobs.size(); ++place) {
     Job& job = *round.jobs[place];
     const Slots& slots = round.slots_of[place];
@@ -121,11 +121,11 @@ void end_moves(ClusterState& state, const Round& round, double now_s) {
 // --- Which moves pay
 
 // It trains on all that it has and is meant to have, was measured there, and has not been changed for a while.
-static bool is_steady(const ClusterState& state, const Round& round, std::size_t place, double now_s) {
+static bool is_steady(const ClusterState& state, const SchedulingRound& round, std::size_t place, double now_s) {
   const Job& job = *round.jobs[place];
   const auto& lease = state.book.lease(job.id);
   const Slots& slots = round.slots_of[place];
-  const bool alone = !round.is_guest(place) && round.guest_of[place] == Round::kNone && lease.beside == 0;
+  const bool alone = !round.is_guest(place) && round.guest_of[place] == SchedulingRound::kNone && lease.beside == 0;
   const bool follows = job.phase == Phase::kJoined && job.reported && !job.paused && !lease.hold &&
                        state.book.seen(job.id) == lease.version && job.run_phase == "training";
   const bool settled = slots == lease.slots && slots == state.book.owned(job.id) && slots == state.book.held(job.id) &&
@@ -137,7 +137,7 @@ static bool is_steady(const ClusterState& state, const Round& round, std::size_t
          now_s >= job.placed_s + placement::rest_s(job.start_s);
 }
 
-static std::vector<std::vector<bool>> free_slots(const ClusterState& state, const Round& round) {
+static std::vector<std::vector<bool>> free_slots(const ClusterState& state, const SchedulingRound& round) {
   std::vector<std::vector<bool>> free = round.open;
   for (std::uint32_t host = 0; host < free.size(); ++host) {
     for (std::uint32_t number = 0; number < free[host].size(); ++number) {
@@ -152,7 +152,8 @@ static std::vector<std::vector<bool>> free_slots(const ClusterState& state, cons
   return free;
 }
 
-static placement::Resident resident_of(const ClusterState& state, const Round& round, std::size_t place, double now_s) {
+static placement::Resident resident_of(const ClusterState& state, const SchedulingRound& round, std::size_t place,
+                                       double now_s) {
   const Job& job = *round.jobs[place];
   placement::Resident resident;
   resident.held = pieces_of(round.slots_of[place]);
@@ -172,7 +173,7 @@ static placement::Resident resident_of(const ClusterState& state, const Round& r
 }
 
 // Jobs that are to have slots, and for which no host has enough.
-static std::vector<placement::Seeker> seekers(const ClusterState& state, const Round& round,
+static std::vector<placement::Seeker> seekers(const ClusterState& state, const SchedulingRound& round,
                                               std::vector<std::size_t>& places) {
   std::vector<placement::Seeker> seekers;
   for (std::size_t place = 0; place < round.shares.size(); ++place) {
@@ -190,7 +191,7 @@ static std::vector<placement::Seeker> seekers(const ClusterState& state, const R
   return seekers;
 }
 
-static void begin_move(ClusterState& state, Round& round, std::size_t place, Move move) {
+static void begin_move(ClusterState& state, SchedulingRound& round, std::size_t place, Move move) {
   Job& job = *round.jobs[place];
   job.trial.reset();
   write_record(state, record::Moving{job.id, move.from, move.to, move.why, move.kept, move.undoes});
@@ -199,7 +200,8 @@ static void begin_move(ClusterState& state, Round& round, std::size_t place, Mov
 }
 
 // Compares what was measured before and after a move. True: one is taken back now.
-static bool judge_repair(ClusterState& state, Round& round, const std::vector<std::vector<bool>>& free, double now_s) {
+static bool judge_repair(ClusterState& state, SchedulingRound& round, const std::vector<std::vector<bool>>& free,
+                         double now_s) {
   for (std::size_t place = 0; place < round.shares.size(); ++place) {
     Job& job = *round.jobs[place];
     if (!job.trial || !is_steady(state, round, place, now_s)) continue;
@@ -227,7 +229,7 @@ static bool judge_repair(ClusterState& state, Round& round, const std::vector<st
 }
 
 // After all jobs are placed: at most one repair is under way.
-void repair_placement(ClusterState& state, Round& round, double now_s) {
+void repair_placement(ClusterState& state, SchedulingRound& round, double now_s) {
   const bool moves =
       std::any_of(state.jobs.begin(), state.jobs.end(), [](const auto& entry) { return entry.second.move; });
   if (!state.settings.migration || moves || state.hosts.size() < 2) return;
@@ -281,4 +283,4 @@ void repair_placement(ClusterState& state, Round& round, double now_s) {
   if (found.moves.empty()) state.again_s = std::min(state.again_s, now_s + kLookAgain_s);
 }
 
-}  // namespace elastictrain::jobs
+}  // namespace elastictrain::cluster_core

@@ -9,7 +9,7 @@
 // Two jobs in the same slots: what the policy is told of it, and what becomes of its decision. The guest is leased the
 // slots of its host, so it is placed after all others, and only where it needs none of its own.
 
-namespace elastictrain::jobs {
+namespace elastictrain::cluster_core {
 
 namespace sharing = heuristics::sharing;
 
@@ -22,7 +22,8 @@ static bool may_pack(const ClusterState& state, const Job& job) {
 }
 
 // A job that stands still goes on where it is: with the job that has exactly these slots now.
-static std::optional<std::uint64_t> only_beside(const ClusterState& state, const Round& round, const Job& job) {
+static std::optional<std::uint64_t> only_beside(const ClusterState& state, const SchedulingRound& round,
+                                                const Job& job) {
   if (!is_away(state, job)) return std::nullopt;
   const Slots there = state.book.parked(job.id);
   const auto found = state.jobs.find(state.book.owner(there.front()));
@@ -31,7 +32,8 @@ static std::optional<std::uint64_t> only_beside(const ClusterState& state, const
   return same ? found->second.seen_as : sharing::kNoJob;
 }
 
-void tell_of_packing(const ClusterState& state, const Round& round, std::size_t place, sharing::JobView& view) {
+void tell_of_packing(const ClusterState& state, const SchedulingRound& round, std::size_t place,
+                     sharing::JobView& view) {
   const Job& job = *round.jobs[place];
   view.packs = may_pack(state, job);
   if (const auto host = state.jobs.find(job.beside); host != state.jobs.end() && host->second.seen_as != 0) {
@@ -46,7 +48,7 @@ void tell_of_packing(const ClusterState& state, const Round& round, std::size_t 
 }
 
 // After all others are placed.
-void seat_guests(const ClusterState& state, Round& round) {
+void assign_guests(const ClusterState& state, SchedulingRound& round) {
   for (std::size_t place = 0; place < round.jobs.size(); ++place) {
     if (!round.is_guest(place)) continue;
     const Job& job = *round.jobs[place];
@@ -66,12 +68,12 @@ std::string looks_text(const sharing::Grant& grant) {
 }
 
 // Beside whom, and what both do together.
-std::string packing_text(const Round& round, std::size_t place) {
+std::string packing_text(const SchedulingRound& round, std::size_t place) {
   if (place >= round.host_of.size()) return "";
   const bool is_guest = round.is_guest(place);
   const std::size_t other = is_guest ? round.host_of[place] : round.guest_of[place];
   const std::size_t guest = is_guest ? place : other;
-  if (other == Round::kNone || round.slots_of[guest].empty()) return "";
+  if (other == SchedulingRound::kNone || round.slots_of[guest].empty()) return "";
   return ", shares its slots with " + id_text(round.jobs[other]->id) + ", " + looks_text(round.grants[guest]);
 }
 
@@ -175,8 +177,8 @@ std::vector<std::uint32_t> room_for(const ClusterState& state, const Job& job, c
 
 // Without the slots that other jobs have and keep: nobody moves to a host that this one has found lost for the sake of
 // a size that it can do without.
-static std::vector<std::uint32_t> room_beside(const ClusterState& state, const Round& round, std::size_t place,
-                                              const std::vector<Slots>& planned,
+static std::vector<std::uint32_t> room_beside(const ClusterState& state, const SchedulingRound& round,
+                                              std::size_t place, const std::vector<Slots>& planned,
                                               const std::vector<std::uint32_t>& free) {
   std::vector<std::uint32_t> room = free;
   for (std::size_t other = 0; other < round.jobs.size(); ++other) {
@@ -187,7 +189,7 @@ static std::vector<std::uint32_t> room_beside(const ClusterState& state, const R
   return room_for(state, *round.jobs[place], room);
 }
 
-static std::vector<placement::Piece> pieces_within(const Round& round, std::size_t place,
+static std::vector<placement::Piece> pieces_within(const SchedulingRound& round, std::size_t place,
                                                    const std::vector<Slots>& planned,
                                                    const std::vector<std::uint32_t>& room) {
   const JobSpec& spec = round.jobs[place]->spec;
@@ -200,7 +202,7 @@ static std::vector<placement::Piece> pieces_within(const Round& round, std::size
 }
 
 // Jobs that may not use every host are placed first, each alone; then all others together.
-static std::vector<std::vector<placement::Piece>> pieces_for(const ClusterState& state, const Round& round,
+static std::vector<std::vector<placement::Piece>> pieces_for(const ClusterState& state, const SchedulingRound& round,
                                                              const std::vector<Slots>& planned) {
   std::vector<std::uint32_t> free;
   for (const auto& host : round.open) {
@@ -258,7 +260,7 @@ std::uint32_t reach_of(const ClusterState& state, const JobSpec& spec) {
 }
 
 // What is left in pieces may hold a job at a smaller size.
-static void place_smaller(const ClusterState& state, const Round& round,
+static void place_smaller(const ClusterState& state, const SchedulingRound& round,
                           std::vector<std::vector<placement::Piece>>& placed) {
   std::vector<std::uint32_t> free;
   for (const auto& host : round.open) {
@@ -286,13 +288,13 @@ static void place_smaller(const ClusterState& state, const Round& round,
   }
 }
 
-void place_jobs(ClusterState& state, Round& round) {
+void place_jobs(ClusterState& state, SchedulingRound& round) {
   reserve_slots(state, round);
   std::vector<Slots> planned(round.jobs.size());
   for (std::size_t place = 0; place < round.jobs.size(); ++place) {
     const JobId job = round.jobs[place]->id;
     planned[place] = state.book.lease(job).hold ? state.book.owned(job) : state.book.planned(job);
-    // A guest has no share here: seat_guests(state) gives it the slots of its host.
+    // A guest has no share here: assign_guests(state) gives it the slots of its host.
     const bool leaves_host = round.jobs[place]->beside != 0 &&
                              std::any_of(round.jobs.begin(), round.jobs.end(),
                                          [&](const Job* other) { return other->id == round.jobs[place]->beside; });
@@ -323,4 +325,4 @@ void place_jobs(ClusterState& state, Round& round) {
   }
 }
 
-}  // namespace elastictrain::jobs
+}  // namespace elastictrain::cluster_core

@@ -8,12 +8,12 @@
 #include "supervisor/cluster/core/deciding.h"
 #include "supervisor/cluster/core/state.h"
 
-namespace elastictrain::jobs {
+namespace elastictrain::cluster_core {
 
 namespace sharing = heuristics::sharing;
 
 // The question outlives this round, so it takes the curves of its jobs along.
-static void ask_program(ClusterState& state, const Round& round, std::size_t first, PolicyQuestion question) {
+static void ask_program(ClusterState& state, const SchedulingRound& round, std::size_t first, PolicyQuestion question) {
   const auto asked = std::make_shared<PolicyQuestion>(std::move(question));
   for (std::size_t place = 0; place < asked->view.jobs.size(); ++place) {
     asked->curves.push_back(round.curves[first + place]);
@@ -28,7 +28,7 @@ static void ask_program(ClusterState& state, const Round& round, std::size_t fir
 }
 
 // A job that has come since keeps what it has: the next decision, which is due already, is about it, too.
-static sharing::Decision answered_for(const Said& said, const Round& round, std::size_t first,
+static sharing::Decision answered_for(const Said& said, const SchedulingRound& round, std::size_t first,
                                       const sharing::View& view) {
   std::unordered_map<std::uint64_t, std::size_t> places;
   for (std::size_t place = 0; place < said.asked->view.jobs.size(); ++place) {
@@ -53,7 +53,7 @@ static sharing::Decision answered_for(const Said& said, const Round& round, std:
 }
 
 // False: its answer comes later.
-bool ask_outside(ClusterState& state, Round& round, std::size_t first, PolicyQuestion& question,
+bool ask_outside(ClusterState& state, SchedulingRound& round, std::size_t first, PolicyQuestion& question,
                  sharing::Decision& decision) {
   const sharing::View& view = question.view;
   const auto said = state.said.find(view.priority);
@@ -93,4 +93,4 @@ void handle(ClusterState& state, const PolicyAnswered& event, double now_s) {
   go_on_deciding(state, now_s);
 }
 
-}  // namespace elastictrain::jobs
+}  // namespace elastictrain::cluster_core

@@ -4,7 +4,7 @@
 
 #include "supervisor/cluster/core/state.h"
 
-namespace elastictrain::jobs {
+namespace elastictrain::cluster_core {
 namespace {
 
 std::string plural(std::uint64_t count, const char* what) {
@@ -176,4 +176,4 @@ void handle(ClusterState& state, const Command& event, double now_s) {
   answer(Outcome::kDone, carry_out(state, *job, event, now_s));
 }
 
-}  // namespace elastictrain::jobs
+}  // namespace elastictrain::cluster_core

@@ -4,7 +4,7 @@
 
 #include "supervisor/cluster/core/state.h"
 
-namespace elastictrain::jobs {
+namespace elastictrain::cluster_core {
 namespace {
 
 using heuristics::leases::LeaseBook;
@@ -225,4 +225,4 @@ std::vector<std::string> broken_rules(const ClusterState& state) {
   return broken;
 }
 
-}  // namespace elastictrain::jobs
+}  // namespace elastictrain::cluster_core

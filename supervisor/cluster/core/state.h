@@ -19,7 +19,7 @@
 //
 // Ownership: one per cluster, held by Cluster. Thread: one. Plain data, but for the lease book and the policy.
 
-namespace elastictrain::jobs {
+namespace elastictrain::cluster_core {
 
 using Holder = heuristics::leases::Holder;
 
@@ -180,4 +180,4 @@ void recall_record(ClusterState& state, const Record& record, double now_s);
 bool needs(const ClusterState& state, const Record& record);
 std::vector<std::string> broken_rules(const ClusterState& state);
 
-}  // namespace elastictrain::jobs
+}  // namespace elastictrain::cluster_core

@@ -8,7 +8,7 @@
 #include "supervisor/cluster/core/deciding.h"
 #include "supervisor/cluster/core/state.h"
 
-namespace elastictrain::jobs {
+namespace elastictrain::cluster_core {
 
 // Its processes are on slots that others may use.
 bool is_away(const ClusterState& state, const Job& job) {
@@ -29,7 +29,7 @@ bool is_to_stand(const ClusterState& state, const Job& job, std::uint32_t share)
 }
 
 // Where one more job would be one too many in memory, if it is none of those that stand still there.
-static void find_full(const ClusterState& state, Round& round) {
+static void find_full(const ClusterState& state, SchedulingRound& round) {
   round.full = round.usable;
   for (std::uint32_t host = 0; host < round.full.size(); ++host) {
     for (std::uint32_t number = 0; number < round.full[host].size(); ++number) {
@@ -60,7 +60,7 @@ static void find_full(const ClusterState& state, Round& round) {
 }
 
 // Of the slots on which it stands still, those that it can have.
-Slots own_place(const ClusterState& state, const Round& round, const Job& job) {
+Slots own_place(const ClusterState& state, const SchedulingRound& round, const Job& job) {
   Slots slots = state.book.parked(job.id);
   std::erase_if(slots, [&](auto slot) {
     const bool lost = job.has_lost(slot.host);
@@ -69,7 +69,7 @@ Slots own_place(const ClusterState& state, const Round& round, const Job& job) {
   return slots;
 }
 
-void reserve_slots(const ClusterState& state, Round& round) {
+void reserve_slots(const ClusterState& state, SchedulingRound& round) {
   round.reserved.assign(round.jobs.size(), {});
   find_full(state, round);
   std::vector<std::vector<bool>> left = round.usable;
@@ -106,7 +106,7 @@ struct Claimed {
 };
 
 // Slots for a job that has no process yet: those with the fewest jobs in memory first.
-static Slots room_for_new(const ClusterState& state, const Round& round, const Claimed& claimed) {
+static Slots room_for_new(const ClusterState& state, const SchedulingRound& round, const Claimed& claimed) {
   Slots slots;
   for (std::uint32_t host = 0; host < round.usable.size(); ++host) {
     for (std::uint32_t number = 0; number < round.usable[host].size(); ++number) {
@@ -120,7 +120,8 @@ static Slots room_for_new(const ClusterState& state, const Round& round, const C
 }
 
 // The slots that it can have now, without moving anybody.
-static Slots within_reach(const ClusterState& state, const Round& round, const Job& job, const Claimed& claimed) {
+static Slots within_reach(const ClusterState& state, const SchedulingRound& round, const Job& job,
+                          const Claimed& claimed) {
   if (state.book.in_use(job.id) > 0) return claimed.left_of(state.book.lease(job.id).slots);
   return is_away(state, job) ? claimed.left_of(own_place(state, round, job)) : room_for_new(state, round, claimed);
 }
@@ -147,7 +148,8 @@ struct Freed {
 };
 
 // To jobs that wait and could use what others cannot.
-static void give_turns(const ClusterState& state, Round& round, bool working, Claimed& claimed, Freed& freed) {
+static void give_turns(const ClusterState& state, SchedulingRound& round, bool working, Claimed& claimed,
+                       Freed& freed) {
   for (std::size_t place = 0; place < round.jobs.size(); ++place) {
     const Job& job = *round.jobs[place];
     const bool waits = round.shares[place] == 0 && !round.blocked[place] && !round.is_guest(place) &&
@@ -164,7 +166,7 @@ static void give_turns(const ClusterState& state, Round& round, bool working, Cl
 }
 
 // Those that work there can move to what is free.
-static bool can_displace(const ClusterState& state, const Round& round, const Slots& slots) {
+static bool can_displace(const ClusterState& state, const SchedulingRound& round, const Slots& slots) {
   return std::all_of(round.jobs.begin(), round.jobs.end(), [&](const Job* job) {
     const bool anywhere = job->spec.hosts.empty() && !job->spec.one_host && job->spec.most_hosts == 0;
     return anywhere ||
@@ -172,7 +174,7 @@ static bool can_displace(const ClusterState& state, const Round& round, const Sl
   });
 }
 
-void exchange_turns(const ClusterState& state, Round& round) {
+void exchange_turns(const ClusterState& state, SchedulingRound& round) {
   round.blocked.assign(round.jobs.size(), false);
   if (state.settings.suspended_per_slot == 0) return;
   find_full(state, round);
@@ -208,4 +210,4 @@ void exchange_turns(const ClusterState& state, Round& round) {
   }
 }
 
-}  // namespace elastictrain::jobs
+}  // namespace elastictrain::cluster_core

@@ -10,7 +10,7 @@
 namespace elastictrain::cluster::replay {
 namespace {
 
-namespace record = jobs::record;
+namespace record = cluster_core::record;
 
 double median(std::vector<double> values, double otherwise) {
   if (values.empty()) return otherwise;
@@ -27,7 +27,7 @@ struct Story {
   std::uint32_t leased = 0;
   double fewer_s = -1;  // since when it has to give back slots; below 0: it has not to
   std::uint32_t fewer_to = 0;
-  jobs::Job measured;                         // its speeds
+  cluster_core::Job measured;                 // its speeds
   std::map<std::uint32_t, double> at_size_s;  // since when it trains there
   struct Step {
     double at_s;
@@ -62,7 +62,7 @@ class Reader {
   bool has_rules() const { return has_rules_; }
 
  private:
-  Story* story(jobs::JobId id) {
+  Story* story(cluster_core::JobId id) {
     const auto found = stories_.find(id);
     return found == stories_.end() ? nullptr : &found->second;
   }
@@ -83,7 +83,7 @@ class Reader {
     began_ = true;
   }
   void on(const record::Hosts& one) {
-    std::vector<jobs::HostLine> hosts;
+    std::vector<cluster_core::HostLine> hosts;
     for (const auto& host : one.hosts) {
       if (host.slots > 0) hosts.push_back(host);
     }
@@ -142,7 +142,7 @@ class Reader {
   void on(const record::Ordered& one) {
     past_.orders.push_back({now_s_, one.job, one.order, one.priority});
     Story* const found = story(one.job);
-    if (found != nullptr && one.order == jobs::Order::kCancel) job(*found).cancelled = true;
+    if (found != nullptr && one.order == cluster_core::Order::kCancel) job(*found).cancelled = true;
   }
   void on(const record::Learned& one) {
     Story* const found = story(one.job);
@@ -179,7 +179,8 @@ class Reader {
     const PastJob& one = job(story);
     const double own = one.slot_s > 0 ? one.samples / one.slot_s : 0;
     const std::uint32_t most = std::clamp(one.spec.max, 1U, kMostSlots);
-    return std::make_shared<const heuristics::sharing::Curve>(jobs::curve_of(story.measured, most, own > 0 ? own : 1));
+    return std::make_shared<const heuristics::sharing::Curve>(
+        cluster_core::curve_of(story.measured, most, own > 0 ? own : 1));
   }
 
   void note(const std::string& text) {
@@ -192,11 +193,11 @@ class Reader {
     story.steps.push_back({now_s_, workers});
   }
 
-  void take_rate(const Story& story, const jobs::RateSeen& rate) {
+  void take_rate(const Story& story, const cluster_core::RateSeen& rate) {
     const auto since = story.at_size_s.find(rate.workers);
     const bool there = !story.steps.empty() && story.steps.back().workers == rate.workers;
     if (since == story.at_size_s.end() || !there) return;
-    (rate.views >= jobs::kFewestViews ? measured_ : first_views_).push_back(now_s_ - since->second);
+    (rate.views >= cluster_core::kFewestViews ? measured_ : first_views_).push_back(now_s_ - since->second);
   }
 
   // Samples that it had done by then, as its sizes and speeds say.
@@ -257,7 +258,7 @@ class Reader {
   static constexpr std::uint32_t kMostSlots = 4096;  // that a speed is told for
   static constexpr int kPreempted = 75;              // a run that has left with a checkpoint
   Past past_;
-  std::map<jobs::JobId, Story> stories_;
+  std::map<cluster_core::JobId, Story> stories_;
   std::vector<double> joins_, first_starts_, growths_, undos_, shrinks_, suspends_, first_views_, measured_, ends_;
   double now_s_ = 0;
   bool began_ = false;

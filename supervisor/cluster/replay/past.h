@@ -19,14 +19,14 @@
 namespace elastictrain::cluster::replay {
 
 struct Line {
-  jobs::Record record;
+  cluster_core::Record record;
   double at_s = 0;
 };
 
 // A job is given slots, or fewer, or none.
 struct Given {
   double at_s = 0;
-  jobs::JobId job = 0;
+  cluster_core::JobId job = 0;
   std::uint32_t slots = 0;
   bool operator==(const Given&) const = default;
 };
@@ -45,10 +45,10 @@ struct Delays {
 };
 
 struct PastJob {
-  jobs::JobId id = 0;
-  jobs::Owner owner;
+  cluster_core::JobId id = 0;
+  cluster_core::Owner owner;
   std::string name;
-  jobs::JobSpec spec;  // as it was submitted; `suspends` as its run said
+  cluster_core::JobSpec spec;  // as it was submitted; `suspends` as its run said
   double unix_s = 0;
   double submitted_s = 0;
   std::optional<double> ended_s;
@@ -71,16 +71,16 @@ struct PastJob {
 
 struct PastOrder {
   double at_s = 0;
-  jobs::JobId job = 0;
-  jobs::Order order = jobs::Order::kCancel;
+  cluster_core::JobId job = 0;
+  cluster_core::Order order = cluster_core::Order::kCancel;
   std::int32_t priority = 0;
 };
 
 struct Past {
   std::string version, policy;
-  jobs::record::Rules rules;
-  std::vector<std::pair<double, std::vector<jobs::HostLine>>> hosts;  // all that there are from then on
-  std::vector<PastJob> jobs;                                          // in the order of their submission
+  cluster_core::record::Rules rules;
+  std::vector<std::pair<double, std::vector<cluster_core::HostLine>>> hosts;  // all that there are from then on
+  std::vector<PastJob> jobs;                                                  // in the order of their submission
   std::vector<PastOrder> orders;
   std::vector<Given> given;
   Delays delays;

@@ -16,8 +16,8 @@ constexpr double kLonger = 100;       // times as long as the past: then somethi
 constexpr double kLeast_s = 3600;
 constexpr std::uint64_t kMostEvents = 30'000'000;  // about a minute; runs that train report every second
 
-jobs::Settings settings_of(const Past& past, const std::string& policy) {
-  jobs::Settings settings;
+cluster_core::Settings settings_of(const Past& past, const std::string& policy) {
+  cluster_core::Settings settings;
   settings.version = past.version;
   settings.policy = policy;
   settings.slice_s = past.rules.slice_s;
@@ -77,101 +77,101 @@ class Replay {
   // What is due now: one thing of each kind, the others follow at the same instant.
   void pass() {
     if (hosts_ < past_.hosts.size() && past_.hosts[hosts_].first <= now_s_) {
-      give(jobs::HostsChanged{past_.hosts[hosts_++].second});
+      give(cluster_core::HostsChanged{past_.hosts[hosts_++].second});
     }
     if (jobs_ < past_.jobs.size() && past_.jobs[jobs_].submitted_s <= now_s_) submit(past_.jobs[jobs_++]);
     if (orders_ < past_.orders.size() && past_.orders[orders_].at_s <= now_s_) order(past_.orders[orders_++]);
-    std::vector<jobs::JobId> due;
+    std::vector<cluster_core::JobId> due;
     for (const auto& [id, run] : runs_) {
       if (run.next_s() <= now_s_) due.push_back(id);
     }
-    for (const jobs::JobId id : due) {
+    for (const cluster_core::JobId id : due) {
       const auto run = runs_.find(id);
       if (run == runs_.end()) continue;
-      for (const jobs::Event& event : run->second.act(now_s_)) give(event);
+      for (const cluster_core::Event& event : run->second.act(now_s_)) give(event);
     }
-    if (wake_s_ <= now_s_) give(jobs::Tick{});
+    if (wake_s_ <= now_s_) give(cluster_core::Tick{});
   }
 
   // Names are free again when their jobs have ended, which may be later here.
   void submit(const PastJob& job) {
-    const jobs::JobId id = ++last_;
+    const cluster_core::JobId id = ++last_;
     past_id_[id] = job.id;
     runs_.emplace(id, RunModel(job, past_.delays, id));
-    jobs::JobSpec spec = job.spec;
-    spec.name = jobs::id_text(id);
+    cluster_core::JobSpec spec = job.spec;
+    spec.name = cluster_core::id_text(id);
     spec.stands = past_.rules.suspended_per_slot > 0;
     if (spec.arguments.empty()) {
       runs_.at(id).start(0, now_s_);
     } else {
-      give(jobs::Submit{id, job.owner, {}, spec, job.unix_s});
+      give(cluster_core::Submit{id, job.owner, {}, spec, job.unix_s});
     }
   }
 
   void order(const PastOrder& one) {
     const auto found = std::find_if(past_id_.begin(), past_id_.end(), [&](auto& id) { return id.second == one.job; });
     if (found == past_id_.end()) return;
-    const jobs::Owner whoever{0, "root", true};
-    give(jobs::Command{0, whoever, {}, one.order, jobs::id_text(found->first), one.priority});
+    const cluster_core::Owner whoever{0, "root", true};
+    give(cluster_core::Command{0, whoever, {}, one.order, cluster_core::id_text(found->first), one.priority});
   }
 
-  void give(const jobs::Event& event) { carry_out(cluster_.step(event, now_s_)); }
+  void give(const cluster_core::Event& event) { carry_out(cluster_.step(event, now_s_)); }
 
-  void carry_out(const jobs::Actions& actions) {
-    for (const jobs::Action& action : actions) {
+  void carry_out(const cluster_core::Actions& actions) {
+    for (const cluster_core::Action& action : actions) {
       std::visit([this](const auto& one) { act(one); }, action);
     }
     const double wake_s = cluster_.wake_s(now_s_);
-    wake_s_ = wake_s == jobs::kNever ? wake_s : std::max(wake_s, now_s_ + kSoonest_s);
+    wake_s_ = wake_s == cluster_core::kNever ? wake_s : std::max(wake_s, now_s_ + kSoonest_s);
   }
 
   template <class Other>
   void act(const Other&) {}
-  void act(const jobs::Write& write) {
-    if (const auto* decided = std::get_if<jobs::record::Decided>(&write.record)) {
+  void act(const cluster_core::Write& write) {
+    if (const auto* decided = std::get_if<cluster_core::record::Decided>(&write.record)) {
       for (const auto& share : decided->shares) {
         if (share.before != share.after) prediction_.given.push_back({now_s_, past_id_.at(share.job), share.after});
       }
     }
-    if (const auto* ended = std::get_if<jobs::record::HasEnded>(&write.record)) {
+    if (const auto* ended = std::get_if<cluster_core::record::HasEnded>(&write.record)) {
       prediction_.ended_s[past_id_.at(ended->job)] = now_s_;
       trained_ += runs_.at(ended->job).trained_slot_s();
       held_ += ended->slot_s;
       runs_.erase(ended->job);
     }
   }
-  void act(const jobs::Answer& answer) {
-    if (answer.outcome != jobs::Outcome::kDone && answer.request != 0) prediction_.problem = answer.text;
+  void act(const cluster_core::Answer& answer) {
+    if (answer.outcome != cluster_core::Outcome::kDone && answer.request != 0) prediction_.problem = answer.text;
   }
-  void act(const jobs::Refuse& refused) { prediction_.problem = refused.text; }
-  void act(const jobs::SendLease& lease) {
+  void act(const cluster_core::Refuse& refused) { prediction_.problem = refused.text; }
+  void act(const cluster_core::SendLease& lease) {
     if (RunModel* const one = run_of(lease.connection)) one->take_lease(lease, now_s_);
   }
-  void act(const jobs::SendEnd& end) {
+  void act(const cluster_core::SendEnd& end) {
     if (RunModel* const one = run_of(end.connection)) one->end(now_s_);
   }
-  void act(const jobs::StartRun& start) {
+  void act(const cluster_core::StartRun& start) {
     if (RunModel* const one = run_of(start.job)) one->start(start.attempt, now_s_);
   }
-  void act(const jobs::SignalRun& signal) {
+  void act(const cluster_core::SignalRun& signal) {
     if (RunModel* const one = run_of(signal.job)) one->end(now_s_);
   }
 
   // Connections have the numbers of their jobs. Nothing: it has ended.
-  RunModel* run_of(jobs::JobId id) {
+  RunModel* run_of(cluster_core::JobId id) {
     const auto found = runs_.find(id);
     return found == runs_.end() ? nullptr : &found->second;
   }
 
   const Past& past_;
-  jobs::Cluster cluster_;
-  std::map<jobs::JobId, RunModel> runs_;  // by their ids here
-  std::map<jobs::JobId, jobs::JobId> past_id_;
-  jobs::JobId last_ = 0;
+  cluster_core::Cluster cluster_;
+  std::map<cluster_core::JobId, RunModel> runs_;  // by their ids here
+  std::map<cluster_core::JobId, cluster_core::JobId> past_id_;
+  cluster_core::JobId last_ = 0;
   std::size_t hosts_ = 0, jobs_ = 0, orders_ = 0;  // the next ones
   std::uint64_t events_ = 0;
   double now_s_ = 0;
-  double wake_s_ = jobs::kNever;
+  double wake_s_ = cluster_core::kNever;
   double trained_ = 0, held_ = 0;
   Prediction prediction_;
 };
@@ -194,8 +194,8 @@ Prediction replay(const Past& past, const std::string& policy) {
   return Replay(past, policy).run();
 }
 
-std::map<jobs::JobId, std::vector<Given>> by_job(const std::vector<Given>& given) {
-  std::map<jobs::JobId, std::vector<Given>> jobs;
+std::map<cluster_core::JobId, std::vector<Given>> by_job(const std::vector<Given>& given) {
+  std::map<cluster_core::JobId, std::vector<Given>> jobs;
   for (const Given& one : given) jobs[one.job].push_back(one);
   return jobs;
 }

@@ -18,7 +18,7 @@ namespace elastictrain::cluster::replay {
 
 struct Prediction {
   std::string policy;
-  std::map<jobs::JobId, double> ended_s;
+  std::map<cluster_core::JobId, double> ended_s;
   std::vector<Given> given;
   std::optional<double> trained_share;  // of the slots' time
   std::string problem;                  // not empty: there is no prediction
@@ -36,7 +36,7 @@ struct Agreement {
 Agreement agreement_of(const std::vector<Given>& live, const std::vector<Given>& predicted);
 
 // In their order.
-std::map<jobs::JobId, std::vector<Given>> by_job(const std::vector<Given>& given);
+std::map<cluster_core::JobId, std::vector<Given>> by_job(const std::vector<Given>& given);
 std::vector<std::uint32_t> sizes_of(const std::vector<Given>& given);
 
 }  // namespace elastictrain::cluster::replay

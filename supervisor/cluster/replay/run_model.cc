@@ -16,7 +16,7 @@ constexpr double kInstant_s = 1e-9;
 
 }  // namespace
 
-RunModel::RunModel(const PastJob& past, const Delays& delays, jobs::JobId id)
+RunModel::RunModel(const PastJob& past, const Delays& delays, cluster_core::JobId id)
     : past_(&past), delays_(&delays), id_(id) {}
 
 void RunModel::start(std::uint32_t attempt, double now_s) {
@@ -25,7 +25,7 @@ void RunModel::start(std::uint32_t attempt, double now_s) {
   join_s_ = now_s + delays_->join_s;
 }
 
-void RunModel::take_lease(const jobs::SendLease& lease, double now_s) {
+void RunModel::take_lease(const cluster_core::SendLease& lease, double now_s) {
   if (lease.version <= seen_ || over_) return;
   train(now_s);
   seen_ = lease.version;
@@ -38,7 +38,7 @@ void RunModel::take_lease(const jobs::SendLease& lease, double now_s) {
     return;
   }
   stands_ = false;
-  stand_s_ = jobs::kNever;
+  stand_s_ = cluster_core::kNever;
   for (Leaving& one : leaving_) std::erase_if(one.slots, [this](Slot slot) { return allowed_.contains(slot); });
   Places undone, gone, fresh;
   for (const Slot slot : starting_) {
@@ -57,7 +57,7 @@ void RunModel::take_lease(const jobs::SendLease& lease, double now_s) {
     }
   }
   if (starting_.empty()) {
-    ready_s_ = jobs::kNever;
+    ready_s_ = cluster_core::kNever;
   } else if (!fresh.empty()) {
     const bool grows = !members_.empty() && members_ != gone;
     ready_s_ = now_s + std::max(0.0, start_s(grows) - kReportSoon_s);
@@ -85,14 +85,14 @@ void RunModel::end(double now_s) {
 
 // When its work is done as it trains now.
 double RunModel::done_s() const {
-  if (finished_s_ < jobs::kNever) return finished_s_ + delays_->end_s;
-  if (!past_->work || members_.empty() || stands_) return jobs::kNever;
+  if (finished_s_ < cluster_core::kNever) return finished_s_ + delays_->end_s;
+  if (!past_->work || members_.empty() || stands_) return cluster_core::kNever;
   const double rate = rate_of(*past_, static_cast<std::uint32_t>(members_.size()));
   return trained_until_s_ + (*past_->work - samples_) / rate + delays_->end_s;
 }
 
 double RunModel::next_s() const {
-  if (over_) return jobs::kNever;
+  if (over_) return cluster_core::kNever;
   double next_s = std::min({join_s_, report_s_, ready_s_, end_s_, stand_s_, done_s()});
   for (const Leaving& one : leaving_) next_s = std::min(next_s, one.at_s);
   return next_s;
@@ -101,7 +101,7 @@ double RunModel::next_s() const {
 void RunModel::train(double now_s) {
   const double since_s = std::exchange(trained_until_s_, now_s);
   const auto size = static_cast<std::uint32_t>(members_.size());
-  if (size == 0 || stands_ || finished_s_ < jobs::kNever) return;
+  if (size == 0 || stands_ || finished_s_ < cluster_core::kNever) return;
   double passed_s = now_s - since_s;
   const double rate = rate_of(*past_, size);
   if (past_->work && samples_ + rate * passed_s >= *past_->work) {
@@ -123,11 +123,11 @@ void RunModel::report_soon(double now_s) {
   if (connection_ != 0) report_s_ = std::min(report_s_, now_s + kReportSoon_s);
 }
 
-std::vector<jobs::Event> RunModel::act(double now_s) {
+std::vector<cluster_core::Event> RunModel::act(double now_s) {
   const double until_s = now_s + kInstant_s;
-  std::vector<jobs::Event> said;
+  std::vector<cluster_core::Event> said;
   if (join_s_ <= until_s) {
-    join_s_ = jobs::kNever;
+    join_s_ = cluster_core::kNever;
     connection_ = id_;
     report_s_ = now_s + kReportSoon_s;
     said.emplace_back(join());
@@ -149,7 +149,7 @@ std::vector<jobs::Event> RunModel::act(double now_s) {
     one = leaving_.erase(one);
   }
   if (ready_s_ <= until_s) {
-    ready_s_ = jobs::kNever;
+    ready_s_ = cluster_core::kNever;
     ++(members_.empty() ? first_starts_ : growths_);
     Places members = members_;
     members.insert(starting_.begin(), starting_.end());
@@ -159,7 +159,7 @@ std::vector<jobs::Event> RunModel::act(double now_s) {
   }
   if (stand_s_ <= until_s) {
     train(now_s);
-    stand_s_ = jobs::kNever;
+    stand_s_ = cluster_core::kNever;
     stands_ = true;
     report_soon(now_s);
   }
@@ -171,42 +171,42 @@ std::vector<jobs::Event> RunModel::act(double now_s) {
   if (report_s_ <= until_s) {
     train(now_s);
     said.emplace_back(report());
-    report_s_ = members_.empty() ? jobs::kNever : now_s + kReportEvery_s;  // without any it has no news
+    report_s_ = members_.empty() ? cluster_core::kNever : now_s + kReportEvery_s;  // without any it has no news
   }
   return said;
 }
 
-std::vector<jobs::Event> RunModel::ending(int status) {
+std::vector<cluster_core::Event> RunModel::ending(int status) {
   over_ = true;
-  const jobs::Connection connection = connection_;
+  const cluster_core::Connection connection = connection_;
   connection_ = 0;
-  join_s_ = report_s_ = ready_s_ = end_s_ = stand_s_ = jobs::kNever;
+  join_s_ = report_s_ = ready_s_ = end_s_ = stand_s_ = cluster_core::kNever;
   allowed_.clear();
   members_.clear();
   starting_.clear();
   leaving_.clear();
-  std::vector<jobs::Event> said;
+  std::vector<cluster_core::Event> said;
   if (connection != 0) {
-    said.emplace_back(jobs::RunEnded{connection, status});
-    said.emplace_back(jobs::Disconnected{connection});
+    said.emplace_back(cluster_core::RunEnded{connection, status});
+    said.emplace_back(cluster_core::Disconnected{connection});
   }
-  if (attempt_ > 0) said.emplace_back(jobs::ProcessEnded{id_, attempt_, status, false, ""});
+  if (attempt_ > 0) said.emplace_back(cluster_core::ProcessEnded{id_, attempt_, status, false, ""});
   return said;
 }
 
-jobs::Slots RunModel::holds() const {
+cluster_core::Slots RunModel::holds() const {
   Places all = members_;
   all.insert(starting_.begin(), starting_.end());
   for (const Leaving& one : leaving_) all.insert(one.slots.begin(), one.slots.end());
   return {all.begin(), all.end()};
 }
 
-jobs::Join RunModel::join() const {
-  jobs::Join join;
+cluster_core::Join RunModel::join() const {
+  cluster_core::Join join;
   join.connection = connection_;
   join.owner = past_->owner;
-  if (attempt_ > 0) join.job = jobs::id_text(id_);
-  join.directory = jobs::id_text(id_);
+  if (attempt_ > 0) join.job = cluster_core::id_text(id_);
+  join.directory = cluster_core::id_text(id_);
   join.pid = static_cast<std::int64_t>(id_);
   join.spec = past_->spec;
   join.spec.arguments.clear();
@@ -217,8 +217,8 @@ jobs::Join RunModel::join() const {
   return join;
 }
 
-jobs::Report RunModel::report() const {
-  jobs::Report report;
+cluster_core::Report RunModel::report() const {
+  cluster_core::Report report;
   report.connection = connection_;
   report.lease = seen_;
   report.holds = holds();
@@ -242,14 +242,14 @@ jobs::Report RunModel::report() const {
 }
 
 // One view a report, from the first one that has seen enough steps of a size.
-std::vector<jobs::RateSeen> RunModel::rates() const {
-  std::vector<jobs::RateSeen> rates;
+std::vector<cluster_core::RateSeen> RunModel::rates() const {
+  std::vector<cluster_core::RateSeen> rates;
   const double first_s = delays_->first_view_s, counts_s = delays_->measured_s;
   for (const auto& [size, trained_s] : at_size_s_) {
     if (trained_s < first_s) continue;
     const double views = trained_s < counts_s
                              ? 1 + std::floor((trained_s - first_s) / (counts_s - first_s) * 2)
-                             : jobs::kFewestViews + std::floor((trained_s - counts_s) / kReportEvery_s);
+                             : cluster_core::kFewestViews + std::floor((trained_s - counts_s) / kReportEvery_s);
     rates.push_back({size, rate_of(*past_, size), static_cast<std::uint32_t>(std::min<double>(views, kMostViews))});
   }
   return rates;

@@ -106,7 +106,7 @@ const char* place_name(StepPlace place) {
   return "unknown";
 }
 
-void HangDetector::seat(Generation generation, const std::vector<WorkerId>& members) {
+void HangDetector::assignment(Generation generation, const std::vector<WorkerId>& members) {
   if (generation == generation_) return;
   generation_ = generation;
   holding_ = false;
@@ -123,7 +123,7 @@ void HangDetector::seat(Generation generation, const std::vector<WorkerId>& memb
     fresh.heartbeat = old.heartbeat;
     fresh.silent = old.silent;
     fresh.quiet = old.quiet;
-    fresh.unseated = old.unseated;
+    fresh.unassigned = old.unassigned;
     fresh.cpu = old.cpu;
     const bool waited = waits_for_orders(old.heartbeat.place);
     fresh.still = waited ? Millis{0} : old.still;
@@ -173,9 +173,9 @@ void HangDetector::take(Record& record, const protocol::WorkerSample& sample, In
   const Millis visit = millis(sample.heartbeat.place_ms) + record.quiet;
   record.still = std::min(moved ? passed : record.still + passed, visit);
   if (sample.heartbeat.generation >= generation_) {
-    record.unseated = Millis{0};
+    record.unassigned = Millis{0};
   } else if (!holding_) {
-    record.unseated += passed;
+    record.unassigned += passed;
   }
   if (fresh) record.cpu_when_seen = sample.cpu_ms;
   if (moved) record.cpu_when_moved = sample.cpu_ms;
@@ -219,7 +219,7 @@ std::optional<HangDetector::Over> HangDetector::judge(WorkerId worker, const Rec
   if (const auto over = judge_lifeless(worker, record)) return over;
   if (holding_) return std::nullopt;
   if (record.heartbeat.phase != protocol::ProgramPhase::kNone) return judge_phase(record);
-  if (const auto over = judge_unseated(record)) return over;
+  if (const auto over = judge_unassigned(record)) return over;
   if (const auto over = judge_step(worker, record)) return over;
   if (record.still < settings_.hang_max || place == StepPlace::kHalted || waits_for_members(record))
     return std::nullopt;
@@ -275,15 +275,15 @@ bool HangDetector::sums_are_done(WorkerId worker, const Record& record) const {
 
 // The recovery has been committed and waits for this worker. What it may still do of the open step counts as part of a
 // step.
-std::optional<HangDetector::Over> HangDetector::judge_unseated(const Record& record) const {
-  if (record.unseated.count() == 0 || may_take_long(record.heartbeat.place)) return std::nullopt;
+std::optional<HangDetector::Over> HangDetector::judge_unassigned(const Record& record) const {
+  if (record.unassigned.count() == 0 || may_take_long(record.heartbeat.place)) return std::nullopt;
   const std::uint64_t cpu = used(record.cpu, record.cpu_when_moved);
-  const Millis max = limit(record, idle(cpu, record.still) ? kWide : kWideWithCpu) + seat_time_;
-  if (record.unseated < max) return std::nullopt;
-  return Over{record.unseated, max, "it does not take its place among the others", cpu};
+  const Millis max = limit(record, idle(cpu, record.still) ? kWide : kWideWithCpu) + assignment_time_;
+  if (record.unassigned < max) return std::nullopt;
+  return Over{record.unassigned, max, "it does not take its place among the others", cpu};
 }
 
-// In the all-reduce, or in the first seat of a generation that others have not entered yet.
+// In the all-reduce, or in the first assignment of a generation that others have not entered yet.
 bool HangDetector::waits_for_members(const Record& record) const {
   if (record.heartbeat.place == StepPlace::kReducing) return records_.size() > 1;
   if (record.heartbeat.place != StepPlace::kStarting) return false;
@@ -304,7 +304,7 @@ bool HangDetector::others_wait(WorkerId worker, Millis min) const {
 bool HangDetector::everybody_waits(Millis min, Instant now) {
   const auto waits = [&](const auto& entry) {
     const Record& record = entry.second;
-    const bool lives = record.known && !record.stopped && record.unseated.count() == 0 &&
+    const bool lives = record.known && !record.stopped && record.unassigned.count() == 0 &&
                        now - record.seen <= longest_gap_ - record.silent;
     const bool may_rest = record.heartbeat.phase != protocol::ProgramPhase::kNone;
     return lives && !may_rest && record.still >= min && !record.condemned && waits_for_members(record);

@@ -74,15 +74,16 @@ class FailureDetector {
 //               when all workers wait in the all-reduce (stuck). An overloaded machine delays a process for a while,
 //               but the minimum here is four seconds with the default settings
 //   10 x limit  the same while CPU is used: slow work, which an overloaded machine slows down further
-//   + seat_time a worker that has not taken its seat in a generation that a recovery has committed, and that is neither
+//   + assignment_time a worker that has not taken its assignment in a generation that a recovery has committed, and
+//   that is neither
 //               between steps nor receiving its first state: added to 4 or 10 x limit, because it may finish the open
 //               step first
 //   phase_timeout  a phase that the program has announced (WorkerHeartbeat::phase), in a step or not. Only a process
 //               that is stopped or silent as a whole is judged meanwhile
 //   hang_max    everything else: no learned step time yet, starting, between steps (data, evaluation), a checkpoint,
 //               behind the sums of a step (others have committed it, or there are none), no worker is delayed, all are
-//               stopped at once. A worker that has its first seat and waits for workers that have not taken theirs
-//               counts as waiting in an all-reduce
+//               stopped at once. A worker that has its first assignment and waits for workers that have not taken
+//               theirs counts as waiting in an all-reduce
 // A verdict takes two looks, as in failure_detector.h: time without reports from a worker's agent does not count, and a
 // suspicion is withdrawn when the worker moves. So neither a suspension of this process nor of the whole run condemns a
 // worker.
@@ -121,19 +122,20 @@ class HangDetector {
   static constexpr std::uint32_t kWideWithCpu = 10;  // likewise
   static constexpr Step kVerifiedSteps = 100;        // after which standstills are counted anew
 
-  // `longest_gap`: between two heartbeats of a worker whose agent is healthy. `seat_time`: for the arrival of a
+  // `longest_gap`: between two heartbeats of a worker whose agent is healthy. `assignment_time`: for the arrival of a
   // joiner's state.
-  HangDetector(const FailureSettings& settings, Millis longest_gap, Millis seat_time)
-      : settings_(settings), longest_gap_(longest_gap), seat_time_(seat_time) {}
+  HangDetector(const FailureSettings& settings, Millis longest_gap, Millis assignment_time)
+      : settings_(settings), longest_gap_(longest_gap), assignment_time_(assignment_time) {}
 
   // A generation begins: which workers are watched; step times learned so far become the members' common one. A worker
-  // that has not moved since the last generation, or has not taken its seat in it, keeps its elapsed time: recoveries
-  // that follow one another must not hide their cause. The same number again changes nothing.
-  void seat(Generation generation, const std::vector<WorkerId>& members);
+  // that has not moved since the last generation, or has not taken its assignment in it, keeps its elapsed time:
+  // recoveries that follow one another must not hide their cause. The same number again changes nothing.
+  void assignment(Generation generation, const std::vector<WorkerId>& members);
   // Also watches a worker that is about to become a member.
   void watch(WorkerId worker) { records_.try_emplace(worker); }
   void forget(WorkerId worker) { records_.erase(worker); }
-  // Until the next seat() a recovery waits for all answers: only workers whose whole process does nothing are judged.
+  // Until the next assignment() a recovery waits for all answers: only workers whose whole process does nothing are
+  // judged.
   void hold() { holding_ = true; }
 
   std::vector<HangFinding> on_sample(const protocol::WorkerSample& sample, Instant now);
@@ -150,7 +152,7 @@ class HangDetector {
     protocol::WorkerHeartbeat heartbeat;
     Millis still{0};        // at one place of one step
     Millis silent{0};       // without a new heartbeat
-    Millis unseated{0};     // in an older generation, while nothing else kept it from its seat
+    Millis unassigned{0};   // in an older generation, while nothing else kept it from its assignment
     Millis quiet{0};        // the agent's own figure for the silence
     std::uint64_t cpu = 0;  // now
     std::uint64_t cpu_when_moved = 0;
@@ -179,7 +181,7 @@ class HangDetector {
   std::optional<Over> judge_phase(const Record& record) const;
   std::optional<Over> judge_lifeless(WorkerId worker, const Record& record) const;
   std::optional<Over> judge_step(WorkerId worker, const Record& record) const;
-  std::optional<Over> judge_unseated(const Record& record) const;
+  std::optional<Over> judge_unassigned(const Record& record) const;
   bool waits_for_members(const Record& record) const;
   bool others_wait(WorkerId worker, Millis min) const;
   bool everybody_waits(Millis min, Instant now);
@@ -188,7 +190,7 @@ class HangDetector {
 
   FailureSettings settings_;
   Millis longest_gap_;
-  Millis seat_time_;
+  Millis assignment_time_;
   Generation generation_ = 0;
   std::map<WorkerId, Record> records_;
   double common_us_ = 0;  // the last median of any member

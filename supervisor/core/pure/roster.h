@@ -66,8 +66,8 @@ enum class Noticed : std::uint8_t { kNo, kReceived, kAnswered };
 
 // What a worker has reported to this supervisor.
 enum class Contact : std::uint8_t { kNone, kHello, kReady };
-// kSeated: in a generation, or about to be. kFinished: its program reached the end. kLeft: at a boundary.
-enum class Seat : std::uint8_t { kNone, kSeated, kFinished, kLeft };
+// kAssigned: in a generation, or about to be. kFinished: its program reached the end. kLeft: at a boundary.
+enum class Assignment : std::uint8_t { kNone, kAssigned, kFinished, kLeft };
 // How its process is to end. kExpected: by itself. kDismiss, kStop: it was told to. kKill: without a grace, as soon as
 // its stacks are known.
 enum class EndOrder : std::uint8_t { kNone, kExpected, kDismiss, kStop, kKill };
@@ -78,7 +78,7 @@ struct Worker {
   std::string host;
   std::uint32_t slot = 0;
   Contact contact = Contact::kNone;
-  Seat seat = Seat::kNone;
+  Assignment assignment = Assignment::kNone;
   EndOrder end_order = EndOrder::kNone;
   std::uint32_t share = 0;          // samples per step in the generation it sits in
   Noticed noticed = Noticed::kNo;   // TERM from a process other than its agent
@@ -98,19 +98,19 @@ struct Worker {
   Place place() const { return {agent, slot}; }
   bool greeted() const { return contact != Contact::kNone; }
   bool ready() const { return contact == Contact::kReady; }
-  bool seated() const { return seat != Seat::kNone; }
-  bool finished() const { return seat == Seat::kFinished; }
-  bool left() const { return seat == Seat::kLeft; }
+  bool assigned() const { return assignment != Assignment::kNone; }
+  bool finished() const { return assignment == Assignment::kFinished; }
+  bool left() const { return assignment == Assignment::kLeft; }
   // Never part of a plan again.
   bool dying() const { return end_order != EndOrder::kNone; }
   bool stop_sent() const { return end_order == EndOrder::kStop || end_order == EndOrder::kKill; }
   bool hung() const { return end_order == EndOrder::kKill; }
   // It is in a generation and nothing has ended it.
-  bool trains() const { return seat == Seat::kSeated && !dying(); }
+  bool trains() const { return assignment == Assignment::kAssigned && !dying(); }
 
   // A Commit was sent to it.
-  void take_seat() {
-    if (seat == Seat::kNone) seat = Seat::kSeated;
+  void take_assignment() {
+    if (assignment == Assignment::kNone) assignment = Assignment::kAssigned;
   }
   // A stronger order replaces a weaker one.
   void order_end(EndOrder order) { end_order = std::max(end_order, order); }

@@ -146,8 +146,8 @@ TEST_CASE("a worker that parks is over, and its process is the next worker of it
   CHECK(pool.lab.supervisor.all<WorkerSpawned>(0)[1].worker == kNext);
   CHECK(pool.pid(1) == pool.pid(0));
   const auto order = pool.hear(worker);
-  REQUIRE(std::holds_alternative<Reseated>(order));
-  CHECK(std::get<Reseated>(order).worker == kNext);
+  REQUIRE(std::holds_alternative<Reassigned>(order));
+  CHECK(std::get<Reassigned>(order).worker == kNext);
   worker.say(WorkerHello{limits::kProtocolVersion, kNext, 1, "test"});
   REQUIRE(pool.lab.supervisor.pump([&] { return pool.lab.supervisor.all<FromWorker>(0).back().worker == kNext; }));
   pool.lab.supervisor.send(0, SignalWorker{kNext, SIGUSR1});
@@ -157,7 +157,7 @@ TEST_CASE("a worker that parks is over, and its process is the next worker of it
   CHECK(is_running(pool.pid()));
 }
 
-TEST_CASE("a reseated worker may not use its old id") {
+TEST_CASE("a reassigned worker may not use its old id") {
   Pool pool;
   WorkerSide worker = pool.begin();
   pool.park(worker);
@@ -232,7 +232,7 @@ TEST_CASE("a worker that parks while the agent leaves is dismissed at once") {
   CHECK(pool.lab.await_end());
 }
 
-TEST_CASE("a supervisor that was away hears of a reseated worker only what is its own") {
+TEST_CASE("a supervisor that was away hears of a reassigned worker only what is its own") {
   Pool pool;
   WorkerSide worker = pool.begin();
   pool.park(worker);

@@ -77,13 +77,13 @@ void change_members(Machines machines) {
   run.train_some_steps();
   run.change_to({workers[3], workers[1]});
   run.train_some_steps();
-  const WorkerId first = run.reseat(workers[0]);
+  const WorkerId first = run.reassign(workers[0]);
   CHECK(run[first].ready->endpoint.mpi_rank == 0);
   run.change_to({workers[3], workers[1], first});
   run.train_some_steps();
   run.change_to({workers[1]});
   run.train_some_steps();
-  const WorkerId again = run.reseat(first);
+  const WorkerId again = run.reassign(first);
   run.change_to({again, workers[1]});
   run.train_some_steps();
   run.wait_parked(workers[2]);
@@ -128,7 +128,7 @@ void lose_a_rank(Machines machines) {
   run.train_some_steps();
   run.change_to({workers[3], workers[2]});
   run.train_some_steps();
-  const WorkerId next = run.reseat(workers[0]);
+  const WorkerId next = run.reassign(workers[0]);
   run.change_to({next, workers[2], workers[3]});
   run.train_some_steps();
   run.end_pool({});

@@ -88,7 +88,7 @@ TEST_CASE_FIXTURE(test::TemporaryDirectory,
                   "a cluster in which a rule is broken ends with 70, and says so to who asked") {
   const std::string place = path + "/lab";
   write("cluster.toml", "name = 'lab'\ndirectory = '" + place + "'\n[hosts]\nlist = ['localhost:1']\n");
-  const auto no_job = [](const jobs::Cluster& cluster) {
+  const auto no_job = [](const cluster_core::Cluster& cluster) {
     return cluster.jobs().empty() ? std::nullopt : std::optional<std::string>("there is a job");
   };
   auto status = std::async(std::launch::async, [&] { return run_cluster(path + "/cluster.toml", no_job); });

@@ -9,7 +9,7 @@
 namespace elastictrain::cli {
 namespace {
 
-using State = jobs::Probed::State;
+using State = cluster_core::Probed::State;
 
 // The directory of a run that has ended.
 struct EndedRun : test::TemporaryDirectory {
@@ -24,7 +24,7 @@ struct EndedRun : test::TemporaryDirectory {
     job.directory = path;
     job.submitted_unix_s = 1;
   }
-  jobs::Job job;
+  cluster_core::Job job;
 };
 
 TEST_CASE_FIXTURE(EndedRun, "the record of a run of this user says how it has ended") {

@@ -5,7 +5,7 @@
 
 #include "story.h"
 
-namespace elastictrain::jobs::test {
+namespace elastictrain::cluster_core::test {
 namespace {
 
 JobSpec job_of_up_to(std::uint32_t slots) {
@@ -86,4 +86,4 @@ TEST_CASE("lines that stand twice, or in each other's place, break no rule") {
 }
 
 }  // namespace
-}  // namespace elastictrain::jobs::test
+}  // namespace elastictrain::cluster_core::test

@@ -6,7 +6,7 @@
 
 #include "story.h"
 
-namespace elastictrain::jobs::test {
+namespace elastictrain::cluster_core::test {
 namespace {
 
 // 198,000 samples in 1,000 s, a tenth of which is a margin: 220 samples a second, two workers of 150.
@@ -88,4 +88,4 @@ TEST_CASE("a job that comes again is expected to be as fast as the last one of i
 }
 
 }  // namespace
-}  // namespace elastictrain::jobs::test
+}  // namespace elastictrain::cluster_core::test

@@ -7,7 +7,7 @@
 
 #include "story.h"
 
-namespace elastictrain::jobs::test {
+namespace elastictrain::cluster_core::test {
 namespace {
 
 using What = HelpersChanged::What;
@@ -181,4 +181,4 @@ TEST_CASE_FIXTURE(ThreeHosts, "a host that comes back by another helper job is r
 }
 
 }  // namespace
-}  // namespace elastictrain::jobs::test
+}  // namespace elastictrain::cluster_core::test

@@ -5,7 +5,7 @@
 
 #include "cli/commands/cluster/cluster.h"
 
-namespace elastictrain::jobs::test {
+namespace elastictrain::cluster_core::test {
 namespace {
 
 launcher::ExpansionSettings settings() {
@@ -168,4 +168,4 @@ void HelperJobs::preempt() {
   end_job(std::string(which->first), true);
 }
 
-}  // namespace elastictrain::jobs::test
+}  // namespace elastictrain::cluster_core::test

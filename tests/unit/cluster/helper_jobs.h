@@ -15,7 +15,7 @@
 #include "launcher/expansion.h"
 #include "supervisor/cluster/core/cluster.h"
 
-namespace elastictrain::jobs::test {
+namespace elastictrain::cluster_core::test {
 
 class HelperJobs {
  public:
@@ -71,4 +71,4 @@ class HelperJobs {
   std::uint64_t last_job_ = 0, last_host_ = 0;
 };
 
-}  // namespace elastictrain::jobs::test
+}  // namespace elastictrain::cluster_core::test

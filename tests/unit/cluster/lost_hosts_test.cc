@@ -3,7 +3,7 @@
 
 #include "story.h"
 
-namespace elastictrain::jobs::test {
+namespace elastictrain::cluster_core::test {
 namespace {
 
 JobSpec whole_host() {
@@ -199,4 +199,4 @@ TEST_CASE("a host on which a job works is not lost, whatever another one says") 
 }
 
 }  // namespace
-}  // namespace elastictrain::jobs::test
+}  // namespace elastictrain::cluster_core::test

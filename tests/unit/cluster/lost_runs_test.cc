@@ -3,7 +3,7 @@
 
 #include "story.h"
 
-namespace elastictrain::jobs::test {
+namespace elastictrain::cluster_core::test {
 namespace {
 
 struct LostRun : Story {
@@ -45,4 +45,4 @@ TEST_CASE_FIXTURE(LostRun, "they are orphans from the end of its process, not fr
 }
 
 }  // namespace
-}  // namespace elastictrain::jobs::test
+}  // namespace elastictrain::cluster_core::test

@@ -6,7 +6,7 @@
 
 #include "story.h"
 
-namespace elastictrain::jobs::test {
+namespace elastictrain::cluster_core::test {
 namespace {
 
 Settings afs() {
@@ -376,4 +376,4 @@ TEST_CASE_FIXTURE(Restarted, "the journal says what decisions count with: starts
 }
 
 }  // namespace
-}  // namespace elastictrain::jobs::test
+}  // namespace elastictrain::cluster_core::test

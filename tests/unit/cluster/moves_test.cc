@@ -8,7 +8,7 @@
 
 #include "tests/unit/cluster/told_cluster.h"
 
-namespace elastictrain::jobs::test {
+namespace elastictrain::cluster_core::test {
 namespace {
 
 using record::MoveOutcome;
@@ -237,4 +237,4 @@ TEST_CASE("a run that does not know such leases is not moved") {
 }
 
 }  // namespace
-}  // namespace elastictrain::jobs::test
+}  // namespace elastictrain::cluster_core::test

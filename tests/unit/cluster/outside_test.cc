@@ -10,7 +10,7 @@
 #include "heuristics/sharing/grants.h"
 #include "supervisor/cluster/core/cluster.h"
 
-namespace elastictrain::jobs::test {
+namespace elastictrain::cluster_core::test {
 namespace {
 
 namespace sharing = heuristics::sharing;
@@ -310,4 +310,4 @@ TEST_CASE("no answer lifts a limit, and one about slots that have gone is asked 
 }
 
 }  // namespace
-}  // namespace elastictrain::jobs::test
+}  // namespace elastictrain::cluster_core::test

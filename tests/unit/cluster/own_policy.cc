@@ -3,7 +3,7 @@
 #include "heuristics/sharing/grants.h"
 #include "heuristics/sharing/policy.h"
 
-namespace elastictrain::jobs::test {
+namespace elastictrain::cluster_core::test {
 
 namespace sharing = heuristics::sharing;
 
@@ -42,4 +42,4 @@ PolicyAnswered OwnPolicy::answer(const AskPolicy& ask, bool is_well) {
   return answered;
 }
 
-}  // namespace elastictrain::jobs::test
+}  // namespace elastictrain::cluster_core::test

@@ -7,7 +7,7 @@
 
 #include "supervisor/cluster/core/cluster.h"
 
-namespace elastictrain::jobs::test {
+namespace elastictrain::cluster_core::test {
 
 class OwnPolicy {
  public:
@@ -25,4 +25,4 @@ class OwnPolicy {
   std::mt19937_64 rng_;
 };
 
-}  // namespace elastictrain::jobs::test
+}  // namespace elastictrain::cluster_core::test

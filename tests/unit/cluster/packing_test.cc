@@ -7,7 +7,7 @@
 
 #include "tests/unit/cluster/told_cluster.h"
 
-namespace elastictrain::jobs::test {
+namespace elastictrain::cluster_core::test {
 namespace {
 
 using heuristics::leases::Slot;
@@ -167,7 +167,7 @@ TEST_CASE("a guest whose supervisor is lost moves nobody, and shares the slot ag
   CHECK(story.lease(guest).beside == host);
 }
 
-TEST_CASE("a guest is not seated where its host has fewer slots than it was granted") {
+TEST_CASE("a guest is not assigned where its host has fewer slots than it was granted") {
   Story story({{"h0", 1}, {"h1", 1}});
   JobSpec two;
   two.max = two.start = 2;
@@ -204,4 +204,4 @@ TEST_CASE("jobs with a deadline, wishes for hosts or limits share no slots") {
 }
 
 }  // namespace
-}  // namespace elastictrain::jobs::test
+}  // namespace elastictrain::cluster_core::test

@@ -3,7 +3,7 @@
 
 #include <doctest/doctest.h>
 
-namespace elastictrain::jobs {
+namespace elastictrain::cluster_core {
 namespace {
 
 using heuristics::sharing::Grant;
@@ -41,4 +41,4 @@ TEST_CASE("a job without slots is told why, and one with fewer than the policy s
 }
 
 }  // namespace
-}  // namespace elastictrain::jobs
+}  // namespace elastictrain::cluster_core

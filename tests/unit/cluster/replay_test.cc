@@ -9,9 +9,9 @@
 namespace elastictrain::cluster::replay {
 namespace {
 
-namespace record = jobs::record;
+namespace record = cluster_core::record;
 
-record::Submitted submitted(jobs::JobId id, std::uint32_t most) {
+record::Submitted submitted(cluster_core::JobId id, std::uint32_t most) {
   record::Submitted one;
   one.job = id;
   one.owner = {0, "root", true};
@@ -23,7 +23,7 @@ record::Submitted submitted(jobs::JobId id, std::uint32_t most) {
 
 // One slot: a job that starts in 3 s and trains on 100 samples, 10 a second; another one of 50 behind it, in 2 s.
 std::vector<Line> two_jobs() {
-  const jobs::Slots slot = {{0, 0}};
+  const cluster_core::Slots slot = {{0, 0}};
   return {{record::Began{"1", "fifo", record::Rules{.decide_after_s = 0.05, .recall_timeout_s = 60}}, 0},
           {record::Hosts{{{"h", 1}}}, 0},
           {submitted(1, 1), 1},
@@ -93,7 +93,7 @@ TEST_CASE("another policy knows in the replay only what was known then") {
 
 TEST_CASE("what users ordered happens again; a job that would never end is not waited for") {
   auto lines = two_jobs();
-  lines.insert(lines.begin() + 8, {record::Ordered{1, jobs::Order::kCancel, 0, "root"}, 3});
+  lines.insert(lines.begin() + 8, {record::Ordered{1, cluster_core::Order::kCancel, 0, "root"}, 3});
   lines.push_back({submitted(3, 1), 22});
   auto read = past_of(lines);
   REQUIRE(read.ok());

@@ -8,7 +8,7 @@
 
 #include "world.h"
 
-namespace elastictrain::jobs::test {
+namespace elastictrain::cluster_core::test {
 namespace {
 
 std::pair<std::uint64_t, std::uint64_t> seeds() {
@@ -64,4 +64,4 @@ TEST_CASE("seeds beyond the default ones that have found something") {
 }
 
 }  // namespace
-}  // namespace elastictrain::jobs::test
+}  // namespace elastictrain::cluster_core::test

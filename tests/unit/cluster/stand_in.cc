@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-namespace elastictrain::jobs::test {
+namespace elastictrain::cluster_core::test {
 
 // Every worker adds less than the one before; 10 samples a second alone.
 double rate_of(std::size_t workers) {
@@ -158,4 +158,4 @@ Report StandIn::report() {
   return report;
 }
 
-}  // namespace elastictrain::jobs::test
+}  // namespace elastictrain::cluster_core::test

@@ -13,7 +13,7 @@
 
 #include "supervisor/cluster/core/cluster.h"
 
-namespace elastictrain::jobs::test {
+namespace elastictrain::cluster_core::test {
 
 using heuristics::leases::Slot;
 
@@ -85,4 +85,4 @@ struct StandIn {
   double packed_speed() const;
 };
 
-}  // namespace elastictrain::jobs::test
+}  // namespace elastictrain::cluster_core::test

@@ -13,7 +13,7 @@
 
 #include "supervisor/cluster/core/cluster.h"
 
-namespace elastictrain::jobs::test {
+namespace elastictrain::cluster_core::test {
 
 // Four slots of one host, unless told otherwise. Runs do at once what their leases say.
 class Story {
@@ -157,4 +157,4 @@ class Story {
   double now_s_ = 0;
 };
 
-}  // namespace elastictrain::jobs::test
+}  // namespace elastictrain::cluster_core::test

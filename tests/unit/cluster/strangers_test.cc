@@ -3,7 +3,7 @@
 
 #include "story.h"
 
-namespace elastictrain::jobs::test {
+namespace elastictrain::cluster_core::test {
 namespace {
 
 constexpr Owner kStranger{1001, "eve", false};
@@ -230,4 +230,4 @@ TEST_CASE("a run of another user whose join was written down by half ends after 
 }
 
 }  // namespace
-}  // namespace elastictrain::jobs::test
+}  // namespace elastictrain::cluster_core::test

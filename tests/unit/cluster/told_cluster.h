@@ -10,7 +10,7 @@
 
 #include "supervisor/cluster/core/cluster.h"
 
-namespace elastictrain::jobs::test {
+namespace elastictrain::cluster_core::test {
 
 class ToldCluster {
  public:
@@ -41,4 +41,4 @@ class ToldCluster {
   }
 };
 
-}  // namespace elastictrain::jobs::test
+}  // namespace elastictrain::cluster_core::test

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-namespace elastictrain::jobs::test {
+namespace elastictrain::cluster_core::test {
 namespace {
 
 namespace leases = heuristics::leases;
@@ -342,4 +342,4 @@ Probed::State World::state_of(const StandIn& run) const {
   return run.begun ? State::kDead : State::kNoRun;
 }
 
-}  // namespace elastictrain::jobs::test
+}  // namespace elastictrain::cluster_core::test

@@ -21,7 +21,7 @@
 #include "stand_in.h"
 #include "supervisor/cluster/core/cluster.h"
 
-namespace elastictrain::jobs::test {
+namespace elastictrain::cluster_core::test {
 
 inline constexpr double kGrace_s = 15;  // of workers whose supervisor is lost
 
@@ -139,4 +139,4 @@ class World {
   std::string problem_;
 };
 
-}  // namespace elastictrain::jobs::test
+}  // namespace elastictrain::cluster_core::test

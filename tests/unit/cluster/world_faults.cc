@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <cmath>
 
-namespace elastictrain::jobs::test {
+namespace elastictrain::cluster_core::test {
 
 // --- Helper jobs
 
@@ -172,4 +172,4 @@ void World::check() {
   }
 }
 
-}  // namespace elastictrain::jobs::test
+}  // namespace elastictrain::cluster_core::test

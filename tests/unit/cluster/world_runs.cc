@@ -3,7 +3,7 @@
 
 #include <algorithm>
 
-namespace elastictrain::jobs::test {
+namespace elastictrain::cluster_core::test {
 
 void World::submit() {
   if (cluster_ == nullptr) {
@@ -176,4 +176,4 @@ void World::kill_supervisor(StandIn& run) {
   }
 }
 
-}  // namespace elastictrain::jobs::test
+}  // namespace elastictrain::cluster_core::test

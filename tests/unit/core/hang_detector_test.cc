@@ -51,7 +51,7 @@ class TrainingRun {
       members.push_back(WorkerId{id});
       workers_[WorkerId{id}];
     }
-    detector_.seat(1, members);
+    detector_.assignment(1, members);
   }
 
   State& worker(std::uint32_t id) { return workers_[WorkerId{id}]; }
@@ -62,9 +62,9 @@ class TrainingRun {
     state.in_place = Millis(0);
     state.cpu = cpu;
   }
-  // All take their seats at once.
-  void seat(Generation generation, const std::vector<WorkerId>& members) {
-    detector_.seat(generation, members);
+  // All take their assignments at once.
+  void assignment(Generation generation, const std::vector<WorkerId>& members) {
+    detector_.assignment(generation, members);
     for (auto& [id, state] : workers_) state.generation = generation;
   }
   void stop(std::uint32_t id) {
@@ -346,13 +346,13 @@ TEST_CASE("the first step of a run has until hang_max") {
 TEST_CASE("the first steps after a change are judged as first ones in the same worker") {
   TrainingRun run(2, Millis(100));
   run.run_for(Millis(20'000));
-  run.seat(2, {WorkerId{1}, WorkerId{2}});
+  run.assignment(2, {WorkerId{1}, WorkerId{2}});
   run.sits(1, StepPlace::kComputing, 1.0);  // compiles for its new batch
   run.others_wait();
   CHECK(run.run_for(Millis(50'000)).empty());
 }
 
-TEST_CASE("a worker that does not take its seat after a recovery is detected anywhere; an evaluation continues") {
+TEST_CASE("a worker that does not take its assignment after a recovery is detected anywhere; an evaluation continues") {
   for (const auto& [place, limit_ms] : std::map<StepPlace, std::uint64_t>{{StepPlace::kHalted, 14'000},
                                                                           {StepPlace::kComputing, 14'000},
                                                                           {StepPlace::kReducing, 14'000},
@@ -364,7 +364,7 @@ TEST_CASE("a worker that does not take its seat after a recovery is detected any
     run.sits(1, place, 0.0);
     run.others_wait();
     run.run_for(Millis(500));
-    run.detector_.seat(3, {WorkerId{1}, WorkerId{2}});
+    run.detector_.assignment(3, {WorkerId{1}, WorkerId{2}});
     run.worker(2).generation = 3;
     const auto findings = run.run_for(Millis(100'000));
     REQUIRE_FALSE(findings.empty());
@@ -377,7 +377,7 @@ TEST_CASE("a worker that does not take its seat after a recovery is detected any
 TEST_CASE("a stopped worker is found in the first step after a change too") {
   TrainingRun run(2, Millis(500));
   run.run_for(Millis(20'000));
-  run.seat(2, {WorkerId{1}, WorkerId{2}});
+  run.assignment(2, {WorkerId{1}, WorkerId{2}});
   run.stop(1);
   const auto findings = run.run_for(Millis(10'000));
   REQUIRE_FALSE(findings.empty());
@@ -422,7 +422,7 @@ TEST_CASE("a slow step is not a hang as long as no worker waits") {
 
 TEST_CASE("two samples read at the same instant count as one check") {
   HangDetector detector(hang_settings(), Millis(2000), Millis(10'000));
-  detector.seat(1, {WorkerId{1}});
+  detector.assignment(1, {WorkerId{1}});
   protocol::WorkerSample sample{WorkerId{1}, 0, {}, 0, true};
   sample.heartbeat.place = StepPlace::kComputing;
   std::size_t found = 0;
@@ -466,7 +466,7 @@ TEST_CASE("when all wait in the all-reduce the data plane is stuck, not a worker
   CHECK(findings[1].times == 1);
   CHECK(findings[1].still_ms >= 4000);
   // The recovery rebuilds it, and it is blocked again: the second time in sequence.
-  run.seat(2, {WorkerId{1}, WorkerId{2}, WorkerId{3}});
+  run.assignment(2, {WorkerId{1}, WorkerId{2}, WorkerId{3}});
   findings = run.run_for(Millis(30'000));
   REQUIRE(findings.size() == 2);
   CHECK(findings[1].times == 2);
@@ -477,7 +477,7 @@ TEST_CASE("progress makes a stuck data plane a first one again") {
   run.run_for(Millis(20'000));
   run.others_wait();
   REQUIRE(only(run.run_for(Millis(30'000)), Kind::kStuck).size() == 1);
-  run.seat(2, {WorkerId{1}, WorkerId{2}});
+  run.assignment(2, {WorkerId{1}, WorkerId{2}});
   for (auto& [id, state] : run.workers_) state.moves = true;
   CHECK(run.run_for(Millis(20'000)).empty());
   run.others_wait();
@@ -486,7 +486,7 @@ TEST_CASE("progress makes a stuck data plane a first one again") {
   CHECK(findings[0].times == 1);
 }
 
-TEST_CASE("consecutive recoveries do not hide a worker that does not take its seat") {
+TEST_CASE("consecutive recoveries do not hide a worker that does not take its assignment") {
   for (const auto& [place, max_ms] : std::map<StepPlace, std::int64_t>{{StepPlace::kComputing, 17'000},
                                                                        {StepPlace::kHalted, 17'000},
                                                                        {StepPlace::kOutside, 62'000},
@@ -496,20 +496,20 @@ TEST_CASE("consecutive recoveries do not hide a worker that does not take its se
     run.run_for(Millis(20'000));
     run.sits(1, place, 0.0);
     run.others_wait();
-    Millis seated{0};
+    Millis assigned{0};
     std::vector<HangFinding> findings;
     for (Generation generation = 3; findings.empty() && generation < 99; generation += 2) {
       run.detector_.hold();
       run.run_for(Millis(500));
-      run.detector_.seat(generation, {WorkerId{1}, WorkerId{2}});
+      run.detector_.assignment(generation, {WorkerId{1}, WorkerId{2}});
       run.worker(2).generation = generation;
       const Instant began = run.now_;
       findings = only(run.run_for(Millis(5000)), Kind::kGuilty);
-      seated += run.since(began);
+      assigned += run.since(began);
     }
     REQUIRE_FALSE(findings.empty());
     CHECK(findings.back().worker == WorkerId{1});
-    CHECK(seated <= Millis(max_ms));
+    CHECK(assigned <= Millis(max_ms));
   }
 }
 
@@ -520,7 +520,7 @@ TEST_CASE("the time in which a recovery was blocked counts against no worker") {
   run.sits(1, StepPlace::kHalted, 0.0);
   run.others_wait();
   CHECK(run.run_for(Millis(300'000)).empty());
-  run.detector_.seat(3, {WorkerId{1}, WorkerId{2}});
+  run.detector_.assignment(3, {WorkerId{1}, WorkerId{2}});
   CHECK(run.run_for(Millis(10'000)).empty());
 }
 
@@ -532,7 +532,7 @@ TEST_CASE("of the starting workers only the missing one is detected") {
   }
   run.detector_.hold();  // a start before this one was lost
   run.run_for(Millis(90'000));
-  run.detector_.seat(5, {WorkerId{1}, WorkerId{2}, WorkerId{3}});
+  run.detector_.assignment(5, {WorkerId{1}, WorkerId{2}, WorkerId{3}});
   run.worker(1).generation = run.worker(2).generation = 5;
   CHECK(run.run_for(Millis(59'000)).empty());
   const auto findings = run.run_for(Millis(3000));
@@ -581,7 +581,7 @@ TEST_CASE("an hour on an overloaded machine gives no verdict") {
     constexpr std::uint32_t kWorkers = 4;
     std::vector<WorkerId> members;
     for (std::uint32_t id = 1; id <= kWorkers; ++id) members.push_back(WorkerId{id});
-    detector.seat(1, members);
+    detector.assignment(1, members);
     struct Worker {
       int compute_left = 0;
       int place_ms = 0;

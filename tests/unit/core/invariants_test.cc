@@ -55,7 +55,7 @@ class Bench {
   // Two members train, then a fence ends their generation.
   void fence(Generation fence) {
     train(1, {ids_[0], ids_[1]});
-    for (WorkerId id : members_) roster_.worker(id)->take_seat();
+    for (WorkerId id : members_) roster_.worker(id)->take_assignment();
     REQUIRE_FALSE(check({SendToWorkers{members_, protocol::Abort{fence, "a loss"}}}));
   }
   void halted(WorkerId id, Generation fence, Step step, bool has_state = true) {

@@ -42,7 +42,7 @@ struct Scene {
   }
   WorkerId member(AgentId agent, std::uint32_t slot) {
     const WorkerId id = ready(agent, slot);
-    run.roster.worker(id)->take_seat();
+    run.roster.worker(id)->take_assignment();
     std::vector<WorkerId> members = run.training.members;
     members.push_back(id);
     run.training.set_members(members);

@@ -143,7 +143,7 @@ TEST_CASE("a worker that has left or finished need not speak any more") {
   CHECK_FALSE(record.sample(kWorker, kStart + milliseconds(9000), kQuiet, {}).has_value());
 }
 
-TEST_CASE("a resync contains the latest report of each kind, the seat before the readiness to join") {
+TEST_CASE("a resync contains the latest report of each kind, the assignment before the readiness to join") {
   WorkerRecord record;
   record.take(WorkerHello{1, kWorker, 1, "v"}, kStart, 1);
   record.take(WorkerReady{}, kStart, 1);
@@ -168,7 +168,7 @@ TEST_CASE("a resync contains the latest report of each kind, the seat before the
   CHECK(std::get<WorkerFinished>(resync[7]).last_step == 20);
 }
 
-TEST_CASE("a worker that has its seat again is not reported as halted, one that halts anew is") {
+TEST_CASE("a worker that has its assignment again is not reported as halted, one that halts anew is") {
   WorkerRecord record;
   record.take(halted(4, 2), kStart, 1);
   record.take(WorkerActive{5, 30}, kStart, 1);

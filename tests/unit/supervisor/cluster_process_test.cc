@@ -41,11 +41,13 @@ class Process {
     options.directory = directory;
     options.settings.policy = "max-min";
     options.say = [this](const std::string& text) { said.push_back(text); };
-    options.probe = [](const jobs::Job& job) { return jobs::Probed{job.id, jobs::Probed::State::kUnknown, 0}; };
-    options.begun = [this](const jobs::Cluster&) { begun = true; };
+    options.probe = [](const cluster_core::Job& job) {
+      return cluster_core::Probed{job.id, cluster_core::Probed::State::kUnknown, 0};
+    };
+    options.begun = [this](const cluster_core::Cluster&) { begun = true; };
     options.broken = [this](const std::string& rule) { broken = rule; };
     if (breaks) {
-      options.find_broken = [](const jobs::Cluster& cluster) {
+      options.find_broken = [](const cluster_core::Cluster& cluster) {
         return cluster.jobs().empty() ? std::nullopt : std::optional<std::string>("there is a job");
       };
     }

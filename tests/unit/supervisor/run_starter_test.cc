@@ -33,9 +33,9 @@ struct Recycled {
     return WIFSTOPPED(status) ? WSTOPSIG(status) : WTERMSIG(status);
   }
   pid_t child = 0;
-  jobs::Job job;
+  cluster_core::Job job;
   asio::io_context io;
-  RunStarter starter{io, "/clusters/lab", [](const jobs::ProcessEnded&) {}};
+  RunStarter starter{io, "/clusters/lab", [](const cluster_core::ProcessEnded&) {}};
 };
 
 TEST_CASE_FIXTURE(Recycled, "a process that got the pid of an ended run is left alone") {

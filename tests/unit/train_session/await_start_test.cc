@@ -31,7 +31,7 @@ std::string passed_epochs(const std::string& path) {
   return text.str();
 }
 
-TEST_CASE("a worker goes through past epochs before it is ready, and through later ones until it has its seat") {
+TEST_CASE("a worker goes through past epochs before it is ready, and through later ones until it has its assignment") {
   FakeRun run;
   const auto first = run.spawn_ready();
   run.change_to({first});

@@ -208,7 +208,7 @@ void FakeRun::read_from(int fd) {
       ++speaker->hellos;
       if (speaker->is_of_pool) speaker->pid = static_cast<pid_t>(hello->pid);
       CHECK(hello->pid == speaker->pid);
-      if (owner != workers_.end()) continue;  // a parked one that was reseated
+      if (owner != workers_.end()) continue;  // a parked one that was reassigned
       speaker->fd = fd;
       speaker->reader = std::move(reader);
       source = &speaker->reader;
@@ -318,12 +318,12 @@ void FakeRun::wait_parked(WorkerId worker) {
   wait_until([&] { return workers_.at(worker).parked.has_value(); }, to_string(worker) + " to park");
 }
 
-WorkerId FakeRun::reseat(WorkerId parked) {
+WorkerId FakeRun::reassign(WorkerId parked) {
   wait_parked(parked);
   const WorkerId id{static_cast<std::uint32_t>(workers_.size() + 1)};
   auto& before = workers_.at(parked);
   auto& next = workers_[id];
-  send(parked, protocol::Reseated{id});
+  send(parked, protocol::Reassigned{id});
   next.pid = before.pid;
   next.is_of_pool = before.is_of_pool;
   next.fd = std::exchange(before.fd, -1);

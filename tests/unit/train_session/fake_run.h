@@ -95,7 +95,7 @@ class FakeRun {
   void dismiss(WorkerId worker);
   void wait_parked(WorkerId worker);
   // The process of a parked worker becomes the next one, and is ready.
-  WorkerId reseat(WorkerId parked);
+  WorkerId reassign(WorkerId parked);
   void wait_exit(WorkerId worker);
   void wait_all_exited();
   void wait_step(WorkerId worker, Step step);

@@ -16,7 +16,7 @@ StepFigures figures(Generation generation, Step step, std::uint64_t sent, std::u
 
 TEST_CASE("a heartbeat has the bytes of a step, also where a new generation counts from 0") {
   Monitors monitors;
-  monitors.seated(1, 0);
+  monitors.assigned(1, 0);
   const Clock::time_point now{};
   monitors.step_done({}, figures(1, 1, 100, 10), now);
   monitors.step_done({}, figures(1, 2, 300, 30), now);
@@ -24,7 +24,7 @@ TEST_CASE("a heartbeat has the bytes of a step, also where a new generation coun
   CHECK(heartbeat.mean.sent_bytes == doctest::Approx(150));
   CHECK(heartbeat.mean.received_bytes == doctest::Approx(15));
   monitors.step_done({}, figures(1, 3, 400, 40), now);
-  monitors.seated(2, 3);
+  monitors.assigned(2, 3);
   monitors.step_done({}, figures(2, 4, 500, 60), now);
   heartbeat = monitors.heartbeat();
   CHECK(heartbeat.mean.sent_bytes == doctest::Approx(300));

@@ -43,7 +43,7 @@ TEST_CASE("a leaver parks, and its process joins again as another worker, with t
   run.wait_parked(workers[1]);
   CHECK(run[workers[1]].parked->last_step == run[workers[1]].left->last_step);
   run.train_some_steps();
-  const WorkerId next = run.reseat(workers[1]);
+  const WorkerId next = run.reassign(workers[1]);
   CHECK(run[next].ready->state_bytes == run[workers[1]].ready->state_bytes);
   run.train_some_steps();  // it waits as a spare does
   run.change_to({workers[0], workers[2], next});
@@ -69,7 +69,7 @@ TEST_CASE("a parked process that is dismissed, or loses its agent, ends as one t
   run.dismiss(workers[1]);
   run.wait_exit(workers[1]);
   CHECK(run[workers[1]].exit_code == kExitLeft);
-  const WorkerId waits = run.reseat(workers[2]);
+  const WorkerId waits = run.reassign(workers[2]);
   run.dismiss(waits);
   run.wait_exit(waits);
   CHECK(run[waits].exit_code == kExitLeft);
@@ -93,7 +93,7 @@ TEST_CASE("one process is three workers, the first of all ranks among them") {
   for (int life = 0; life < 2; ++life) {
     run.change_to({workers[1]});
     run.train_some_steps();
-    mover = run.reseat(mover);
+    mover = run.reassign(mover);
     run.change_to({mover, workers[1]});
     run.train_some_steps();
     run.wait_until([&] { return !run[mover].audit.empty(); }, "its first account");
@@ -113,7 +113,7 @@ TEST_CASE("the data ends for processes that were other workers as for any") {
   run.change_to(workers);
   run.wait_step(workers[0], 3);
   run.change_to({workers[2]});
-  const std::vector<WorkerId> next{run.reseat(workers[0]), run.reseat(workers[1])};
+  const std::vector<WorkerId> next{run.reassign(workers[0]), run.reassign(workers[1])};
   const auto plan = run.plan({next[1], workers[2], next[0]});
   run.prepare(plan);
   run.wait_prepared(plan);
@@ -148,7 +148,7 @@ TEST_CASE("the checkpoint that a leaver is writing is on the disk before it park
   // A disk that is too slow does not keep it from leaving, and it says so.
   const bool was_late = run[workers[0]].notes.contains("checkpoint_late");
   CHECK((was_late || (is_written && names.contains("step-" + std::to_string(last) + ".gen-1.json"))));
-  const WorkerId next = run.reseat(workers[0]);
+  const WorkerId next = run.reassign(workers[0]);
   run.change_to({next, workers[1]});
   run.wait_step(next, run[next].active.at(run.generation()).first_step + 3);
   run.stop_and_check();
@@ -164,7 +164,7 @@ TEST_CASE(
     run.train_some_steps();
     run.change_to({workers[0], workers[1]});
     run.train_some_steps();
-    const WorkerId next = run.reseat(workers[2]);
+    const WorkerId next = run.reassign(workers[2]);
     run.change_to({next, workers[0], workers[1]});
     run.train_some_steps();
     run.synchronize_by(Synchronization::kGradients);
@@ -191,7 +191,7 @@ TEST_CASE("a worker omitted from a recovery gives up its step, parks at its end,
   run.wait_parked(workers[1]);
   run.wait_step(workers[0], alone.resume_step + 5);
   run.follow(alone);
-  const WorkerId next = run.reseat(workers[1]);
+  const WorkerId next = run.reassign(workers[1]);
   run.change_to({workers[0], next});
   run.train_some_steps();
   run.stop_and_check();
@@ -203,7 +203,7 @@ TEST_CASE("a process that was another worker takes part in a recovery, as a spar
   run.change_to(workers);
   run.train_some_steps();
   run.change_to({workers[0], workers[1], workers[2]});
-  const WorkerId spare = run.reseat(workers[3]);
+  const WorkerId spare = run.reassign(workers[3]);
   run.train_some_steps();
   run.kill(workers[0]);
   run.recover({spare});
@@ -221,7 +221,7 @@ TEST_CASE("a used process cannot begin a run when no worker with the state is le
   run.change_to(workers);
   run.train_some_steps();
   run.change_to({workers[1]});
-  const WorkerId next = run.reseat(workers[0]);
+  const WorkerId next = run.reassign(workers[0]);
   run.kill(workers[1]);
   run.recover();
   const auto plan = run.plan({next});

@@ -90,19 +90,19 @@ TEST_CASE("every sample counts once, whatever each worker has used by each meeti
     std::mt19937 random(seed);
     const auto below = [&](std::uint64_t most) { return random() % (most + 1); };
     const DataOptions data{.sample_count = 1'000 + below(500), .epochs = 1, .seed = seed, .batch = 4};
-    Course course(data);
-    Seat seat;
-    for (std::uint32_t worker = 1; worker <= 4; ++worker) seat.shares.push_back({WorkerId{worker}, 4});
-    course.begin(seat.shares, 1);
+    RunProgress run_progress(data);
+    Assignment assignment;
+    for (std::uint32_t worker = 1; worker <= 4; ++worker) assignment.shares.push_back({WorkerId{worker}, 4});
+    run_progress.begin(assignment.shares, 1);
     std::multiset<std::uint64_t> seen;
-    for (int met = 0; !course.data_is_used_up(); ++met) {
+    for (int met = 0; !run_progress.data_is_used_up(); ++met) {
       REQUIRE(met < 2'000);
-      Seat now = seat;
+      Assignment now = assignment;
       if (met % 7 == 3) {  // the third worker is lost in this round, and another takes its place
         now.repeats_step = true;
         now.holders = {WorkerId{1}, WorkerId{2}, WorkerId{4}};
       }
-      auto division = divide_step(course, now, WorkerId{1}, true);
+      auto division = divide_step(run_progress, now, WorkerId{1}, true);
       std::vector<std::uint64_t> used;
       for (std::size_t rank = 0; rank < division.counts.size(); ++rank) {
         used.push_back(std::min(division.cut.count(rank), 1 + below(division.cut.count(rank))));
@@ -115,37 +115,37 @@ TEST_CASE("every sample counts once, whatever each worker has used by each meeti
         for (std::uint64_t i = 0; i < piece.count; ++i) seen.insert(piece.first + i);
       }
       CHECK(kept == division.counted);
-      const Step before = course.committed_step();
-      course.commit(division, true, seat.shares);
-      CHECK(course.committed_step() == before + division.steps);
+      const Step before = run_progress.committed_step();
+      run_progress.commit(division, true, assignment.shares);
+      CHECK(run_progress.committed_step() == before + division.steps);
       std::vector<Claim> claims;
       for (int rank = 0; rank < 4; ++rank) claims.push_back({.batches = static_cast<std::uint32_t>(1 + below(20))});
-      course.run_ahead(claims);
+      run_progress.run_ahead(claims);
     }
     CHECK(seen.size() == data.sample_count);
     CHECK(std::set<std::uint64_t>(seen.begin(), seen.end()).size() == data.sample_count);
-    CHECK(course.progress().samples_used == data.sample_count);
+    CHECK(run_progress.progress().samples_used == data.sample_count);
   }
 }
 
 TEST_CASE("a round allots no more steps than are left, and a change begins with one batch for each") {
   const DataOptions data{.batch = 4, .max_steps = 5};
-  Course course(data);
-  Seat seat;
-  seat.shares = {{WorkerId{1}, 4}, {WorkerId{2}, 4}};
-  course.begin(seat.shares, 1);
-  course.commit(divide_step(course, seat, WorkerId{1}, true), true, seat.shares);
+  RunProgress run_progress(data);
+  Assignment assignment;
+  assignment.shares = {{WorkerId{1}, 4}, {WorkerId{2}, 4}};
+  run_progress.begin(assignment.shares, 1);
+  run_progress.commit(divide_step(run_progress, assignment, WorkerId{1}, true), true, assignment.shares);
   const std::vector<Claim> claims{{.batches = 20}, {.batches = 3}};
-  course.run_ahead(claims);
-  CHECK(course.runs_ahead());
-  CHECK(course.next_shares()[0].samples == 4 * 4);
-  CHECK(course.next_shares()[1].samples == 4 * 3);
-  CHECK(course.latest_next_step() == 5);
+  run_progress.run_ahead(claims);
+  CHECK(run_progress.runs_ahead());
+  CHECK(run_progress.next_shares()[0].samples == 4 * 4);
+  CHECK(run_progress.next_shares()[1].samples == 4 * 3);
+  CHECK(run_progress.latest_next_step() == 5);
   protocol::GenerationPlan plan;
   plan.members = {{.worker = WorkerId{1}, .share = 4}, {.worker = WorkerId{2}, .share = 4}};
-  course.change_with(plan);
-  CHECK_FALSE(course.runs_ahead());
-  CHECK(course.next_shares()[0].samples == 4);
+  run_progress.change_with(plan);
+  CHECK_FALSE(run_progress.runs_ahead());
+  CHECK(run_progress.next_shares()[0].samples == 4);
 }
 
 }  // namespace

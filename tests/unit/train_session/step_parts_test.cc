@@ -53,27 +53,27 @@ TEST_CASE("the loss of a step is the mean over samples, and the slowest rank is 
 
 struct Training {
   Training() {
-    seat.shares = {{WorkerId{1}, 4}, {WorkerId{2}, 4}, {WorkerId{3}, 4}};
-    course.begin(seat.shares, 1);
+    assignment.shares = {{WorkerId{1}, 4}, {WorkerId{2}, 4}, {WorkerId{3}, 4}};
+    run_progress.begin(assignment.shares, 1);
   }
-  StepDivision divided() const { return divide_step(course, seat, WorkerId{1}, true); }
+  StepDivision divided() const { return divide_step(run_progress, assignment, WorkerId{1}, true); }
 
   DataOptions data{.sample_count = 100, .epochs = 1, .batch = 4};
-  Course course{data};
-  Seat seat;
+  RunProgress run_progress{data};
+  Assignment assignment;
 };
 
 TEST_CASE(
     "a share without a gradient counts neither in the repeated step nor in those that a later generation divides") {
   Training run;
   CHECK(run.divided().counted == 12);
-  run.seat.repeats_step = true;
-  run.seat.holders = {WorkerId{1}, WorkerId{2}};
+  run.assignment.repeats_step = true;
+  run.assignment.holders = {WorkerId{1}, WorkerId{2}};
   CHECK(run.divided().counted == 8);
-  run.course.drop_shares_without_gradients(run.seat);
+  run.run_progress.drop_shares_without_gradients(run.assignment);
   // A second recovery of the same step finds more holders: the share stays lost, for its samples may have been
   // returned.
-  run.seat.holders = {WorkerId{1}, WorkerId{2}, WorkerId{3}};
+  run.assignment.holders = {WorkerId{1}, WorkerId{2}, WorkerId{3}};
   CHECK(run.divided().counted == 8);
   CHECK(run.divided().counts == std::vector<std::uint64_t>{4, 4, 0});
   CHECK(run.divided().uncounted.size() == 1);
@@ -81,15 +81,15 @@ TEST_CASE(
 
 TEST_CASE("every worker knows the weights of all, in the order of the present ranks") {
   Training training;
-  CHECK(training.divided().weights(training.seat) == std::vector<float>(3, 1.0F / 3));
-  training.seat.shares = {{WorkerId{3}, 4}, {WorkerId{9}, 0}, {WorkerId{1}, 4}};
-  training.seat.repeats_step = true;
-  training.seat.holders = {WorkerId{1}, WorkerId{3}};
+  CHECK(training.divided().weights(training.assignment) == std::vector<float>(3, 1.0F / 3));
+  training.assignment.shares = {{WorkerId{3}, 4}, {WorkerId{9}, 0}, {WorkerId{1}, 4}};
+  training.assignment.repeats_step = true;
+  training.assignment.holders = {WorkerId{1}, WorkerId{3}};
   const StepDivision step = training.divided();
-  CHECK(step.weights(training.seat) == std::vector<float>{0.5F, 0, 0.5F});
-  CHECK(step.weights(training.seat)[2] == step.my_weight());
-  training.seat.holders = {};
-  CHECK(training.divided().weights(training.seat) == std::vector<float>(3, 0.0F));
+  CHECK(step.weights(training.assignment) == std::vector<float>{0.5F, 0, 0.5F});
+  CHECK(step.weights(training.assignment)[2] == step.my_weight());
+  training.assignment.holders = {};
+  CHECK(training.divided().weights(training.assignment) == std::vector<float>(3, 0.0F));
 }
 
 TEST_CASE("gradients of 16 bits are exchanged within a host, and between hosts of few workers") {
@@ -106,27 +106,27 @@ TEST_CASE("gradients of 16 bits are exchanged within a host, and between hosts o
 
 TEST_CASE("a joiner knows from its donors where the data have ended and models were averaged") {
   Training donors;
-  donors.course.commit(donors.divided(), true, donors.seat.shares);
-  CHECK_FALSE(donors.course.data_is_used_up());
-  donors.course.end_data();
+  donors.run_progress.commit(donors.divided(), true, donors.assignment.shares);
+  CHECK_FALSE(donors.run_progress.data_is_used_up());
+  donors.run_progress.end_data();
   state::TransferHeader header;
-  donors.course.put_into(header);
+  donors.run_progress.put_into(header);
   Training joiner;
-  joiner.course.adopt(header);
-  CHECK(joiner.course.data_is_used_up());
-  CHECK(joiner.course.committed_step() == 1);
-  CHECK(joiner.course.replicas_differ() == donors.course.replicas_differ());
-  CHECK(joiner.course.replicas_differ());
+  joiner.run_progress.adopt(header);
+  CHECK(joiner.run_progress.data_is_used_up());
+  CHECK(joiner.run_progress.committed_step() == 1);
+  CHECK(joiner.run_progress.replicas_differ() == donors.run_progress.replicas_differ());
+  CHECK(joiner.run_progress.replicas_differ());
 }
 
 TEST_CASE("a worker without samples adds zeros, whatever its gradient's memory holds, in every repetition") {
   Training joiner;
-  joiner.seat.communicator = std::make_shared<SoloCommunicator>(Generation{1});
+  joiner.assignment.communicator = std::make_shared<SoloCommunicator>(Generation{1});
   InputCopies copies;
-  StepLane lane(nullptr, joiner.seat);
-  const CollectiveGate gate(nullptr, joiner.course);
+  StepLane lane(nullptr, joiner.assignment);
+  const CollectiveGate gate(nullptr, joiner.run_progress);
   for (const bool prepared : {false, true}) {
-    HostGradients gradients(true, copies, joiner.seat, gate, lane);
+    HostGradients gradients(true, copies, joiner.assignment, gate, lane);
     std::array<float, 2> values{std::numeric_limits<float>::quiet_NaN(), 7};
     OpenStep step;
     step.lane_sent = true;

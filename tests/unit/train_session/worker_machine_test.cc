@@ -8,7 +8,7 @@
 namespace elastictrain::session {
 namespace {
 
-using Kind = WorkerMachine::SeatKind;
+using Kind = WorkerMachine::AssignmentKind;
 using Place = WorkerMachine::Place;
 using protocol::GenerationPlan;
 using protocol::WorkerHalted;
@@ -52,7 +52,7 @@ struct Story {
         builds.push_back(build->plan.generation);
       } else if (auto* drop = std::get_if<WorkerMachine::DropBuild>(&effect)) {
         drops.push_back(drop->generation);
-      } else if (std::holds_alternative<WorkerMachine::AbortSeat>(effect)) {
+      } else if (std::holds_alternative<WorkerMachine::AbortAssignment>(effect)) {
         ++aborts;
       } else if (auto* say = std::get_if<WorkerMachine::Say>(&effect)) {
         if (auto* halted = std::get_if<WorkerHalted>(&say->message)) halts.push_back(*halted);
@@ -76,7 +76,7 @@ struct Story {
   // A member of generation 1 (workers 1, 2, 3) that has committed so many steps.
   void train(Step steps) {
     promise(plan_of(1, {1, 2, 3}, {}));
-    REQUIRE(machine.take_seat(false)->kind == Kind::kPlanned);
+    REQUIRE(machine.take_assignment(false)->kind == Kind::kPlanned);
     REQUIRE(machine.enter_loop(0, true));
     for (Step step = 1; step <= steps; ++step) whole_step(step);
   }
@@ -121,10 +121,10 @@ TEST_CASE("a change goes from prepare to the boundary at which the lane shows th
   CHECK_FALSE(story.machine.swap_ready());
   story.hear(protocol::Commit{2});
   CHECK(story.machine.swap_ready());
-  CHECK_FALSE(story.machine.take_seat(false));
+  CHECK_FALSE(story.machine.take_assignment(false));
   story.reduce_step();
   story.commit(3, true);
-  const auto next = story.machine.take_seat(true);
+  const auto next = story.machine.take_assignment(true);
   REQUIRE(next);
   CHECK(next->kind == Kind::kPlanned);
   CHECK(next->rank == 0);
@@ -212,13 +212,13 @@ TEST_CASE("a worker at the resume step continues its open step in the recovered 
   story.abort(2);
   story.prepare(recovery(2));
   story.hear(protocol::Commit{3});
-  CHECK_FALSE(story.machine.take_seat(false));  // not built yet
+  CHECK_FALSE(story.machine.take_assignment(false));  // not built yet
   story.machine.built(3);
-  const auto next = story.machine.take_seat(false);
+  const auto next = story.machine.take_assignment(false);
   REQUIRE(next);
   CHECK(next->kind == Kind::kContinue);
   CHECK(story.machine.generation() == 3);
-  CHECK_FALSE(story.machine.seat_is_void());
+  CHECK_FALSE(story.machine.assignment_is_void());
   CHECK(story.enter());
   story.machine.leave_collective();
   story.commit(3);
@@ -233,7 +233,7 @@ TEST_CASE("a worker that is behind gives up its step and joins again") {
   story.abort(2);
   story.fail_collective();
   story.promise(recovery(3, {1}));
-  CHECK(story.machine.take_seat(false)->kind == Kind::kRejoin);
+  CHECK(story.machine.take_assignment(false)->kind == Kind::kRejoin);
   CHECK_FALSE(story.machine.has_state());
   story.machine.step_discarded();
   CHECK(story.machine.enter_loop(3, false));
@@ -252,7 +252,7 @@ TEST_CASE("a second loss before the state has come finds a worker without it") {
   story.abort(2);
   story.fail_collective();
   story.promise(recovery(3, {1}));
-  REQUIRE(story.machine.take_seat(false));
+  REQUIRE(story.machine.take_assignment(false));
   story.machine.step_discarded();
   story.abort(4);
   CHECK_FALSE(story.machine.enter_loop(3, false));
@@ -271,7 +271,7 @@ TEST_CASE("a worker that adopted a state holds no gradients before it has commit
   story.fail_collective();
   CHECK(story.halts.back().has_gradients);
   story.promise(recovery(3, {1}));
-  REQUIRE(story.machine.take_seat(false));
+  REQUIRE(story.machine.take_assignment(false));
   story.machine.step_discarded();
   REQUIRE(story.machine.enter_loop(3, false));
   story.machine.state_complete();
@@ -280,7 +280,7 @@ TEST_CASE("a worker that adopted a state holds no gradients before it has commit
   CHECK(story.halts.back().committed_step == 3);
   CHECK_FALSE(story.halts.back().has_gradients);
   story.promise(plan_of(5, {1}, {.previous = 3, .fence = 4, .resume_step = 3}));  // no other worker is left
-  CHECK(story.machine.take_seat(false)->kind == Kind::kContinue);
+  CHECK(story.machine.take_assignment(false)->kind == Kind::kContinue);
   story.whole_step(4);
   story.abort(6);
   CHECK(story.halts.back().has_gradients);
@@ -293,9 +293,9 @@ TEST_CASE("a recovery that is cancelled is followed by another from the same ans
   story.prepare(recovery(2));
   story.machine.built(3);
   story.hear(protocol::Cancel{3});
-  CHECK_FALSE(story.machine.take_seat(false));
+  CHECK_FALSE(story.machine.take_assignment(false));
   story.promise(plan_of(4, {1}, {.previous = 1, .fence = 2, .resume_step = 2}));
-  CHECK(story.machine.take_seat(false)->plan.generation == 4);
+  CHECK(story.machine.take_assignment(false)->plan.generation == 4);
   CHECK(story.halts.size() == 1);
 }
 
@@ -309,7 +309,7 @@ TEST_CASE("everything up to the fence is dead: prepared plans, committed ones, l
   CHECK(story.drops == std::vector<Generation>{2});
   story.promise(plan_of(3, {1, 2}, {.previous = 1}));
   story.promise(plan_of(4, {1, 2}, {.previous = 1, .fence = 2}));  // of an older fence
-  CHECK_FALSE(story.machine.take_seat(false));
+  CHECK_FALSE(story.machine.take_assignment(false));
   CHECK(story.builds == std::vector<Generation>{1, 2});
 }
 
@@ -325,11 +325,11 @@ TEST_CASE(
   story.commit(3, true);
   REQUIRE(story.halts.size() == 1);
   CHECK(story.halts[0].committed_step == 3);
-  const auto next = story.machine.take_seat(true);
+  const auto next = story.machine.take_assignment(true);
   REQUIRE(next);
   CHECK(next->is_void);
   CHECK(next->plan.generation == 2);
-  CHECK(story.machine.seat_is_void());
+  CHECK(story.machine.assignment_is_void());
   story.machine.step_opened();
   CHECK_FALSE(story.enter());
   CHECK(story.halts.size() == 1);
@@ -347,7 +347,7 @@ TEST_CASE("a change that the lane agreed on is taken first, although a loss has 
     story.fail_collective();
     REQUIRE(story.halts.size() == 1);
     CHECK(story.halts[0].committed_step == 3);
-    const auto next = story.machine.take_seat(true);
+    const auto next = story.machine.take_assignment(true);
     REQUIRE(next);
     CHECK(next->plan.generation == 2);
     CHECK(next->is_void == abort_came);
@@ -355,7 +355,7 @@ TEST_CASE("a change that the lane agreed on is taken first, although a loss has 
     story.machine.step_opened();
     CHECK_FALSE(story.enter());
     story.promise(plan_of(4, {1, 2}, {.previous = 2, .fence = 3, .resume_step = 3}));
-    CHECK(story.machine.take_seat(false)->kind == Kind::kContinue);
+    CHECK(story.machine.take_assignment(false)->kind == Kind::kContinue);
   }
 }
 
@@ -366,13 +366,13 @@ TEST_CASE("a leaver whose change became void stays for the recovery") {
   story.reduce_step();
   story.abort(3);
   story.commit(3, true);
-  const auto next = story.machine.take_seat(true);
+  const auto next = story.machine.take_assignment(true);
   REQUIRE(next);
   CHECK(next->is_void);
   CHECK(next->kind == Kind::kLeave);
   CHECK_FALSE(story.machine.is_over());
   story.promise(plan_of(4, {1, 2}, {.previous = 2, .fence = 3, .resume_step = 3}));
-  CHECK(story.machine.take_seat(false)->kind == Kind::kContinue);
+  CHECK(story.machine.take_assignment(false)->kind == Kind::kContinue);
 }
 
 TEST_CASE("a worker that has left builds nothing") {
@@ -382,7 +382,7 @@ TEST_CASE("a worker that has left builds nothing") {
   story.reduce_step();
   story.commit(3, true);
   story.prepare(plan_of(3, {1, 2}, {.previous = 2}));
-  CHECK(story.machine.take_seat(true)->kind == Kind::kLeave);
+  CHECK(story.machine.take_assignment(true)->kind == Kind::kLeave);
   story.carry_out();
   CHECK(story.drops == std::vector<Generation>{3});
 }
@@ -393,7 +393,7 @@ TEST_CASE("a leaver that has left answers nothing") {
   story.promise(plan_of(2, {2, 3}, {.previous = 1}));
   story.reduce_step();
   story.commit(3, true);
-  CHECK(story.machine.take_seat(true)->kind == Kind::kLeave);
+  CHECK(story.machine.take_assignment(true)->kind == Kind::kLeave);
   story.abort(3);
   CHECK(story.halts.empty());
 }
@@ -401,7 +401,7 @@ TEST_CASE("a leaver that has left answers nothing") {
 TEST_CASE("an Abort in the first broadcast sends all workers back to the start") {
   Story story;
   story.promise(plan_of(1, {1, 2, 3}, {}));
-  REQUIRE(story.machine.take_seat(false));
+  REQUIRE(story.machine.take_assignment(false));
   story.abort(2);
   CHECK(story.aborts == 1);
   REQUIRE(story.halts.size() == 1);
@@ -411,31 +411,31 @@ TEST_CASE("an Abort in the first broadcast sends all workers back to the start")
   story.fail_collective();
   CHECK(story.halts.size() == 1);
   story.promise(plan_of(3, {1, 2}, {}));
-  CHECK(story.machine.take_seat(false)->plan.generation == 3);
+  CHECK(story.machine.take_assignment(false)->plan.generation == 3);
   CHECK(story.machine.enter_loop(0, true));
 }
 
 TEST_CASE("a joiner whose donors died returns to being ready") {
   Story story;
   story.promise(plan_of(2, {1, 2, 3}, {.previous = 1, .joiners = {1}, .donors = {2, 3}}));
-  REQUIRE(story.machine.take_seat(false));
+  REQUIRE(story.machine.take_assignment(false));
   story.fail_collective();
   REQUIRE(story.halts.size() == 1);
   CHECK(story.halts[0].fence == 0);
-  CHECK_FALSE(story.machine.take_seat(false));
+  CHECK_FALSE(story.machine.take_assignment(false));
   story.abort(3);
   CHECK_FALSE(story.halts.back().in_loop);
   story.promise(plan_of(4, {1, 2}, {.previous = 1, .joiners = {1}, .donors = {2}, .fence = 3, .resume_step = 7}));
-  const auto next = story.machine.take_seat(false);
+  const auto next = story.machine.take_assignment(false);
   REQUIRE(next);
   CHECK(next->kind == Kind::kPlanned);
   CHECK(story.machine.enter_loop(7, false));
 }
 
-TEST_CASE("a spare that was not asked to halt can be seated by a recovery") {
+TEST_CASE("a spare that was not asked to halt can be assigned by a recovery") {
   Story story;
   story.promise(plan_of(4, {1, 2}, {.previous = 1, .joiners = {1}, .donors = {2}, .fence = 3, .resume_step = 7}));
-  CHECK(story.machine.take_seat(false)->kind == Kind::kPlanned);
+  CHECK(story.machine.take_assignment(false)->kind == Kind::kPlanned);
   CHECK(story.halts.empty());
 }
 
@@ -444,7 +444,7 @@ TEST_CASE("a recovery can stop the run, and one of its holders writes the checkp
   story.train(2);
   story.abort(2);
   story.promise(plan_of(3, {}, {.previous = 1, .donors = {1}, .fence = 2, .resume_step = 2}));
-  const auto next = story.machine.take_seat(false);
+  const auto next = story.machine.take_assignment(false);
   REQUIRE(next);
   CHECK(next->kind == Kind::kStop);
   CHECK(next->writes_checkpoint);
@@ -456,7 +456,7 @@ TEST_CASE("of several holders the first writes the checkpoint of a stop") {
   story.train(2);
   story.abort(2);
   story.promise(plan_of(3, {}, {.previous = 1, .donors = {2, 1}, .fence = 2, .resume_step = 2}));
-  const auto next = story.machine.take_seat(false);
+  const auto next = story.machine.take_assignment(false);
   REQUIRE(next);
   CHECK(next->kind == Kind::kStop);
   CHECK_FALSE(next->writes_checkpoint);
@@ -477,11 +477,11 @@ TEST_CASE("a worker that has passed the last barrier is not asked any more") {
 TEST_CASE("a dismissed spare ends, a dismissed member trains on") {
   Story spare;
   spare.hear(protocol::Dismiss{"not needed"});
-  CHECK(spare.machine.take_seat(false)->kind == Kind::kDismissed);
+  CHECK(spare.machine.take_assignment(false)->kind == Kind::kDismissed);
   Story member;
   member.train(1);
   member.hear(protocol::Dismiss{"a message that went astray"});
-  CHECK_FALSE(member.machine.take_seat(false));
+  CHECK_FALSE(member.machine.take_assignment(false));
 }
 
 }  // namespace

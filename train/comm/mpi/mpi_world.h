@@ -48,8 +48,8 @@ class MpiThread {
 // separates the messages of different generations, notifies other ranks that a generation is broken, and keeps
 // abandoned requests.
 //
-// MPI moves messages only within its calls. A rank that makes none for long (it trains alone, or has no seat) calls
-// progress() from time to time, so that no rank waits for its messages.
+// MPI moves messages only within its calls. A rank that makes none for long (it trains alone, or has no assignment)
+// calls progress() from time to time, so that no rank waits for its messages.
 //
 // A generation has no MPI communicator of its own: the call that makes one cannot be ended by a deadline or an abort
 // when a member has failed. Instead its messages have a tag of their own among all ranks, which costs nothing to create

@@ -205,9 +205,9 @@ ET_API et_status et_early(const et_session* session, const char* name, void* dat
 ET_API et_status et_set_data(et_session* session, const et_data_options* options);
 ET_API et_status et_on_change(et_session* session, et_change_callback callback, void* user_data);
 /* A policy of the program's own, in every worker: `before` is called in et_next_batch() with the batch, `after` in
- * et_commit_step() with its report, on all workers that made the step, before any of them takes another seat. Both may
- * call collectives; one that returns ET_ERROR_INTERRUPTED in `after` ends nothing: return, and train on. Either may be
- * NULL. */
+ * et_commit_step() with its report, on all workers that made the step, before any of them takes another assignment.
+ * Both may call collectives; one that returns ET_ERROR_INTERRUPTED in `after` ends nothing: return, and train on.
+ * Either may be NULL. */
 ET_API et_status et_step_hooks(et_session* session, et_before_step before, et_after_step after, void* user_data);
 /* Before et_start(), for a program that goes through past epochs. `epoch`: in: where it is; out: the same once
  * et_start() would not wait any more, or the later epoch that the run is in: go there and call again. */

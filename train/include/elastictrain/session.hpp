@@ -206,7 +206,7 @@ struct Change {
 // What the open step's commit will do; the same on all members.
 struct Boundary {
   bool checkpoint = false;  // a checkpoint of this step is written, unless the disk or a loss prevents it
-  bool change = false;      // the membership changes: this worker gets another seat, or leaves
+  bool change = false;      // the membership changes: this worker gets another assignment, or leaves
   bool stop = false;        // the run stops
   bool end = false;         // the data end with this step
 };
@@ -267,9 +267,9 @@ class ELASTICTRAIN_CPP_API Session {
   void set_data(const DataOptions& options);
   // What a policy of the program's own does in every worker: `before` runs in next_batch() when a step (or a batch of a
   // round) has been opened, `after` in commit_step() with its report, on all members that made the step, those that
-  // leave behind it too, and before any of them takes another seat; a joiner's first one is that of its first step.
-  // Both may ask for another size, batch, rate, synchronization or topology, and call collectives: `before` in the
-  // step, `after` between two steps, where a loss throws SessionInterrupted: the hook is not repeated, and
+  // leave behind it too, and before any of them takes another assignment; a joiner's first one is that of its first
+  // step. Both may ask for another size, batch, rate, synchronization or topology, and call collectives: `before` in
+  // the step, `after` between two steps, where a loss throws SessionInterrupted: the hook is not repeated, and
   // commit_step() returns. Either may be empty.
   void step_hooks(std::function<void(const Batch&)> before, std::function<void(const StepReport&)> after);
   void on_change(std::function<void(const Change&)> callback);
