@@ -1,5 +1,6 @@
-// Purpose: reads the command line by the commands' own descriptions (cli/commands/command.h). Help and mistakes are
-// printed here. CLI11 does the parsing; only parser.cc and usage.cc include it.
+// Purpose: the command line, read by the commands' own descriptions (cli/commands/command.h). Help and mistakes are
+// printed here, in the terms of users: CLI11's own texts name positional arguments by their internal name and do not
+// say what to do next. CLI11 does the parsing; only parser.cc includes it.
 #pragma once
 
 #include <optional>

@@ -480,6 +480,13 @@ void add_policy_keys(std::vector<KeySpec>& keys) {
            IntegerField{in<&C::policy, &P::samples_total>, 0, 1ULL << 60}},
           {"policy.seed", "", "seed of the random choices of the policy", "",
            IntegerField{in<&C::policy, &P::seed>, 0, 1ULL << 62}},
+      });
+}
+
+void add_length_and_cost_keys(std::vector<KeySpec>& keys) {
+  keys.insert(
+      keys.end(),
+      {
           {"convergence.threshold", "",
            "of a program that does not say how long it trains: it has converged when the mean loss of a window is less "
            "than this share of its largest loss below that of the window before; 0: no length is estimated",
@@ -493,6 +500,9 @@ void add_policy_keys(std::vector<KeySpec>& keys) {
           {"cost.host_classes", "", "prices by host name, for example {\"gpu-*\" = \"2.5\"}", "",
            ListField{in<&C::cost, &CostConfig::host_classes>, check_host_class, true}},
       });
+}
+
+void add_keys_of_each_policy(std::vector<KeySpec>& keys) {
   for (const auto& policy : heuristics::policies()) {
     for (const auto& parameter : policy.parameters) {
       // It runs next to any policy that decides on the size, so it has a section of its own.
@@ -518,6 +528,8 @@ std::vector<KeySpec> make_schema() {
   add_training_keys(keys);
   add_failure_keys(keys);
   add_policy_keys(keys);
+  add_length_and_cost_keys(keys);
+  add_keys_of_each_policy(keys);
   add_timeout_keys(keys);
   add_log_keys(keys);
   add_other_keys(keys);

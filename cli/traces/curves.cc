@@ -9,7 +9,7 @@
 
 #include "cli/config/text.h"
 #include "cli/traces/rows.h"
-#include "cli/traces/source.h"
+#include "cli/traces/traces.h"
 #include "supervisor/protocol/json_text.h"
 
 namespace elastictrain::cli {

@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "cli/traces/curves.h"
-#include "cli/traces/source.h"
+#include "cli/traces/traces.h"
 #include "heuristics/simulate/cluster/trace.h"
 
 // The formats of trace files, known by their headers.

@@ -11,7 +11,7 @@
 #include <filesystem>
 #include <system_error>
 
-#include "supervisor/control/socket_path.h"
+#include "supervisor/control/control_protocol.h"
 
 namespace elastictrain::control {
 namespace {

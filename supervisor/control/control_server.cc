@@ -20,7 +20,6 @@
 #include <utility>
 
 #include "supervisor/control/control_protocol.h"
-#include "supervisor/control/socket_path.h"
 
 namespace elastictrain::control {
 namespace {

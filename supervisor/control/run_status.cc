@@ -159,10 +159,10 @@ const char* name_of(core::WorkerPhase phase) {
   return "unknown";
 }
 
-std::string status_answer(const RunFigures& figures, const StatusFacts& facts) {
+namespace {
+
+void append_desired_state(ObjectWriter& object, const RunFigures& figures) {
   const core::RunView& view = figures.view;
-  std::string out = R"({"ok":true,"status":)";
-  ObjectWriter object(out);
   object.text("name", view.run_name);
   object.text("phase", name_of(view.phase));
   object.number("generation", view.generation);
@@ -182,6 +182,10 @@ std::string status_answer(const RunFigures& figures, const StatusFacts& facts) {
   object.text("size_reason", view.size_reason);
   object.text("waits", figures.waits);
   object.number("lease", view.lease ? view.lease->version : 0);
+}
+
+void append_training(ObjectWriter& object, const RunFigures& figures) {
+  const core::RunView& view = figures.view;
   object.text("last_change", view.last_change);
   object.optional("last_change_age_s", figures.last_change_age_s);
   object.text("policy", figures.policy);
@@ -204,6 +208,16 @@ std::string status_answer(const RunFigures& figures, const StatusFacts& facts) {
   object.real("samples_per_s", figures.samples_per_s);
   object.real("idle_s", figures.idle_s);
   object.optional("last_idle_s", figures.last_idle_s);
+}
+
+}  // namespace
+
+std::string status_answer(const RunFigures& figures, const StatusFacts& facts) {
+  const core::RunView& view = figures.view;
+  std::string out = R"({"ok":true,"status":)";
+  ObjectWriter object(out);
+  append_desired_state(object, figures);
+  append_training(object, figures);
   object.text("protection", facts.protection);
   object.text("journal", facts.journal);
   object.raw("checkpoint", checkpoint_of(figures.checkpoint));

@@ -426,7 +426,8 @@ Argument journal_argument(const std::shared_ptr<SimulateFlags>& flags) {
           {"files", "--gpus", "--load", "--hosts", "--cost", "--curves", "--jobs", "--svg", "--lengths", "--slice"});
 }
 
-std::vector<Argument> simulate_arguments(const std::shared_ptr<SimulateFlags>& flags) {
+// The cluster, and what is assumed of it.
+std::vector<Argument> cluster_arguments(const std::shared_ptr<SimulateFlags>& flags) {
   using Text = const std::string&;
   return {
       words("files", "FILE...", "traces, archives of traces, or directories with jobs.csv", flags->files),
@@ -458,6 +459,13 @@ std::vector<Argument> simulate_arguments(const std::shared_ptr<SimulateFlags>& f
             [flags](Text text) { return use_part("--stragglers", text, flags->hosts.stragglers); }),
       value("--cost", "COST", "none (default), swap[:S], restart[:S], muri",
             [flags](Text text) { return use_cost(*flags, text); }),
+  };
+}
+
+// The jobs, and what is written of them.
+std::vector<Argument> job_arguments(const std::shared_ptr<SimulateFlags>& flags) {
+  using Text = const std::string&;
+  return {
       list("--curves", "PATH", "throughput curves; may be given several times", flags->trace.curves),
       value("--vc", "ID,...", "virtual clusters of the trace, each on its own",
             [flags](Text text) {
@@ -495,6 +503,12 @@ std::vector<Argument> simulate_arguments(const std::shared_ptr<SimulateFlags>& f
       value("--svg", "FILE", "draw completion times, and the slots of the first run over time", flags->svg),
       journal_argument(flags),
   };
+}
+
+std::vector<Argument> simulate_arguments(const std::shared_ptr<SimulateFlags>& flags) {
+  std::vector<Argument> arguments = cluster_arguments(flags);
+  for (Argument& argument : job_arguments(flags)) arguments.push_back(std::move(argument));
+  return arguments;
 }
 
 }  // namespace

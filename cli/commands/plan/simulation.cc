@@ -7,7 +7,7 @@
 #include <mutex>
 #include <thread>
 
-#include "cli/traces/source.h"
+#include "cli/traces/traces.h"
 #include "heuristics/sharing/policy.h"
 #include "launcher/agent/host_facts.h"
 #include "supervisor/cluster/cluster_journal.h"

@@ -13,9 +13,9 @@
 #include "heuristics/sharing/policy.h"
 #include "supervisor/cluster/core/cluster.h"
 
-// All state of a cluster, in one place. The files beside it change it: lives (runs that come, are lost and
-// end), orders, asking, deciding (with placing, packing, resting, migrating and deadlines), growth, losing. Cluster
-// hands events to them.
+// All state of a cluster, in one place. The files beside it change it: job_lifecycle (runs that come, are lost and end),
+// requests, policy_answers, deciding (with placing, suspending, migrating and deadlines), hosts. Cluster hands events to
+// them.
 //
 // Ownership: one per cluster, held by Cluster. Thread: one. Plain data, but for the lease book and the policy.
 
@@ -144,7 +144,7 @@ std::string misfit(const ClusterState& state, const Owner& owner, const Limits& 
 Job& admit(ClusterState& state, const Owner& owner, const Limits& limits, const JobSpec& spec, double unix_s,
            double now_s);
 
-// What was measured of a job. In curves.cc.
+// What was measured of a job. In job_curves.cc.
 bool take_rates(const ClusterState& state, Job& job, const Report& report, record::Learned& learned);
 
 // Deadlines. In deadlines.cc.

@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-#include "supervisor/control/socket_path.h"
+#include "supervisor/control/control_protocol.h"
 #include "tests/support/temporary_directory.h"
 
 namespace elastictrain::control {

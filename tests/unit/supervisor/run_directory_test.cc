@@ -7,7 +7,7 @@
 #include <fstream>
 
 #include "supervisor/control/control_client.h"
-#include "supervisor/control/socket_path.h"
+#include "supervisor/control/control_protocol.h"
 #include "supervisor/run_directory.h"
 #include "tests/support/temporary_directory.h"
 

@@ -16,7 +16,6 @@
 
 #include "supervisor/control/control_client.h"
 #include "supervisor/control/control_protocol.h"
-#include "supervisor/control/socket_path.h"
 #include "supervisor/protocol/codec.h"
 #include "supervisor/run_directory.h"
 #include "supervisor/supervisor.h"

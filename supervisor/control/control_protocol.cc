@@ -1,4 +1,4 @@
-#include "supervisor/control/socket_path.h"
+#include "supervisor/control/control_protocol.h"
 
 #include <fcntl.h>
 #include <unistd.h>
@@ -6,8 +6,6 @@
 #include <cerrno>
 #include <cstring>
 #include <utility>
-
-#include "supervisor/control/control_protocol.h"
 
 namespace elastictrain::control {
 
