@@ -13,8 +13,10 @@ install(DIRECTORY ${PROJECT_SOURCE_DIR}/train/include/elastictrain
 
 install(FILES ${PROJECT_SOURCE_DIR}/LICENSE ${PROJECT_SOURCE_DIR}/.github/CHANGELOG.md
         DESTINATION ${CMAKE_INSTALL_DOCDIR} COMPONENT binary)
+# Not with the permissions of the checkout, which depend on the umask of who made it.
 install(DIRECTORY ${PROJECT_SOURCE_DIR}/configs ${PROJECT_SOURCE_DIR}/scripts/hpc
-        DESTINATION ${CMAKE_INSTALL_DATADIR}/elastictrain COMPONENT binary USE_SOURCE_PERMISSIONS)
+        DESTINATION ${CMAKE_INSTALL_DATADIR}/elastictrain COMPONENT binary
+        PATTERN "*.sh" PERMISSIONS OWNER_READ OWNER_WRITE OWNER_EXECUTE GROUP_READ GROUP_EXECUTE WORLD_READ WORLD_EXECUTE)
 install(FILES ${CMAKE_CURRENT_LIST_DIR}/elastictrain@.service DESTINATION lib/systemd/user COMPONENT binary)
 
 # Written by the binary itself, so that they say what it does.
