@@ -1,20 +1,119 @@
 #!/usr/bin/env bash
-# From a fresh clone to elastic training: installs what is missing, builds, and trains on generated data with 2 workers
-# that become 4, of which one is then replaced, while training goes on. Ends with the run's summary, and with what to try
-# next. Usage: scripts/quickstart.sh
+# From a fresh clone to elastic training: takes a binary of this tree's version, or installs what is missing and builds one,
+# and trains on generated data with 2 workers that become 4, of which one is then replaced, while training goes on. Ends
+# with the run's summary, and with what to try next.
+# Usage: scripts/quickstart.sh [--build]      (--build: builds this tree, whatever binary there is)
+# It takes the first of these that runs here and has the version of this tree:
+#   1. the binary that ELASTICTRAIN_BINARY names
+#   2. elastictrain in the PATH, if it is not a build of this tree, which may be older than its sources
+#   3. a wheel or a Debian package in build/release-files, where scripts/release.sh puts them and a download of a
+#      release belongs, with SHA256SUMS. Nothing is installed: it is unpacked into build/unpacked
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
+build=
 case "${1:-}" in
   -h | --help)
-    sed -n '2,4s/^# //p' "$0"
+    sed -n '2,10s/^# \{0,1\}//p' "$0"
     exit 0
     ;;
+  --build)
+    build=yes
+    ;;
+  ?*)
+    echo "quickstart.sh: unknown argument $1; scripts/quickstart.sh --help" >&2
+    exit 64
+    ;;
 esac
+files=build/release-files
+version=$(sed -n 's/^project(elastictrain VERSION \([0-9.]*\).*/\1/p' CMakeLists.txt)
+elastictrain=
+training="2 of 2"
 
-# A binary that is there already can be named; the test of this script does so.
-elastictrain=${ELASTICTRAIN_BINARY:-}
+# take BINARY WHAT: takes it if it runs here and is of this tree's version; otherwise says what it is instead.
+take() {
+  local said status=0
+  said=$(timeout 20 bash -c '"$0" --version' "$1" 2>&1 </dev/null) || status=$?
+  said=${said##*$'\n'}
+  if [ "$status" != 0 ]; then
+    echo "not taken: $2: it does not run here: ${said:-status $status}"
+    return 1
+  fi
+  if [ "$said" != "elastictrain $version" ]; then
+    echo "not taken: $2: it is $said, this tree is elastictrain $version"
+    return 1
+  fi
+  elastictrain=$1
+  echo "== 1 of 2: nothing is built: $2 has this tree's version, $version; --build builds this tree"
+}
+
+take_named() {
+  [ -n "${ELASTICTRAIN_BINARY:-}" ] && take "$ELASTICTRAIN_BINARY" "ELASTICTRAIN_BINARY, $ELASTICTRAIN_BINARY"
+}
+
+take_installed() {
+  local found
+  found=$(command -v elastictrain) || return 1
+  case "$(readlink -f "$found")" in
+    "$(pwd -P)"/build/*) return 1 ;;
+  esac
+  take "$found" "$found, of the PATH"
+}
+
+# Whether SHA256SUMS lists the file. A file that it lists with another sum is damaged or not what was released: the end.
+is_listed() {
+  local line
+  line=$(grep -F "  ${1##*/}" "$files/SHA256SUMS" 2>/dev/null | grep -xE '[0-9a-f]{64}  .*' |
+    awk -v name="${1##*/}" 'substr($0, 67) == name') || true
+  if [ -z "$line" ]; then
+    echo "not taken: $1: no $files/SHA256SUMS lists it"
+    return 1
+  fi
+  (cd "$files" && echo "$line" | sha256sum --check --status) && return 0
+  echo "quickstart.sh: $1 is not the file that $files/SHA256SUMS lists; download it again, or use --build" >&2
+  exit 65
+}
+
+# Prints the path of the binary that was unpacked from a wheel or a package.
+unpack() {
+  local folder=build/unpacked/${1##*/}
+  rm -rf "$folder"
+  mkdir -p "$folder"
+  if [[ $1 == *.deb ]]; then
+    dpkg-deb -x "$1" "$folder" && folder=$folder/usr
+  elif command -v python3 >/dev/null; then
+    python3 -m zipfile -e "$1" "$folder" && folder=$folder/elastictrain
+  else
+    unzip -q "$1" -d "$folder" && folder=$folder/elastictrain
+  fi >&2 && chmod +x "$folder/bin/elastictrain" && echo "$PWD/$folder/bin/elastictrain"
+}
+
+take_released() {
+  local file binary
+  for file in "$files"/elastictrain-*.whl "$files"/elastictrain_*.deb; do
+    [ -f "$file" ] || continue
+    case "${file##*/}" in
+      "elastictrain-$version"-* | "elastictrain_${version}_"*) ;;
+      *)
+        echo "not taken: $file: it is of another version than this tree, $version"
+        continue
+        ;;
+    esac
+    is_listed "$file" || continue
+    if ! binary=$(unpack "$file"); then
+      echo "not taken: $file: it could not be unpacked"
+    elif take "$binary" "the binary of $file"; then
+      return 0
+    fi
+  done
+  return 1
+}
+
+if [ -z "$build" ] && ! take_named && ! take_installed && ! take_released; then
+  echo "no elastictrain $version that runs here is installed or in $files: this tree is built"
+fi
 if [ -z "$elastictrain" ]; then
+  training="3 of 3"
   echo "== 1 of 3: packages"
   scripts/setup.sh build
   echo "== 2 of 3: build (the first one takes a few minutes: $(nproc) cores here)"
@@ -61,7 +160,7 @@ Try next, with a second terminal for what follows \`run\`:
 END
 }
 
-echo "== 3 of 3: training with 2 workers, then 4, then with one replaced"
+echo "== $training: training with 2 workers, then 4, then with one replaced"
 echo "+ elastictrain run configs/quickstart.toml --name $name"
 "$elastictrain" run configs/quickstart.toml --name "$name" </dev/null &
 run=$!
