@@ -13,19 +13,19 @@ esac
 cd "$(dirname "$0")/.."
 target=${1:-build/packages}
 build=${2:-}
+# shellcheck source=scripts/release/tree.sh
+. scripts/release/tree.sh
 
-for tool in dpkg-shlibdeps file; do
-  command -v "$tool" >/dev/null && continue
-  echo "package.sh: there is no $tool; please install dpkg-dev and file" >&2
-  exit 69
-done
+say_what_is_missing package.sh dpkg-shlibdeps=dpkg-dev file=file || exit 69
+make_folder package.sh "$target" || exit 73
 if [ -z "$build" ]; then
   build=build/release
   scripts/build.sh release elastictrain elastictrain_shared
 fi
-mkdir -p "$target"
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
-cpack -G DEB --config "$build/CPackConfig.cmake" -B "$work" >"$work/log" || { cat "$work/log" >&2; exit 1; }
+cpack -G DEB --config "$build/CPackConfig.cmake" -B "$work" -D CPACK_PACKAGE_VERSION="$version" \
+  -D CPACK_DEBIAN_DEVELOPMENT_PACKAGE_DEPENDS="libelastictrain (= $version)" >"$work/log" || { cat "$work/log" >&2; exit 1; }
+chmod 644 "$work"/*.deb
 mv "$work"/*.deb "$target/"
 ls -l "$target"/*.deb

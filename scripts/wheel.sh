@@ -3,22 +3,35 @@
 # Usage: scripts/wheel.sh [DIRECTORY]      (default: build/wheels)
 # The wheel's platform tag is the oldest glibc that its programs run with, by the symbols that they use.
 set -euo pipefail
+case "${1:-}" in
+-h | --help) exec sed -n '2,4s/^# //p' "$0" ;;
+-*)
+  echo "wheel.sh: unknown flag $1; scripts/wheel.sh --help" >&2
+  exit 64
+  ;;
+esac
 cd "$(dirname "$0")/.."
 target=${1:-build/wheels}
-tools=build/wheel-tools
-unpacked=$(mktemp -d)
-trap 'rm -rf "$unpacked"' EXIT
+environment=build/wheel-tools
+# shellcheck source=scripts/release/tree.sh
+. scripts/release/tree.sh
 
 glibc_of() {
   objdump -T "$@" | grep -o 'GLIBC_2\.[0-9]*' | sort -uV | tail -1 | sed 's/.*\.//'
 }
 
-[ -x $tools/bin/pip ] || python3 -m venv $tools
-$tools/bin/pip install -q wheel
-$tools/bin/pip wheel -q --no-deps -w "$unpacked" ./train/python
+say_what_is_missing wheel.sh objdump=binutils python3=python3-venv || exit 69
+make_folder wheel.sh "$target" || exit 73
+unpacked=$(mktemp -d)
+trap 'rm -rf "$unpacked"' EXIT
+if command -v ccache >/dev/null && [ -z "${CMAKE_CXX_COMPILER_LAUNCHER:-}" ]; then
+  export CMAKE_CXX_COMPILER_LAUNCHER=ccache  # what a release build has compiled is not compiled again
+fi
+
+[ -x $environment/bin/pip ] || python3 -m venv $environment
+$environment/bin/pip wheel -q --no-deps -w "$unpacked" ./train/python
 python3 -m zipfile -e "$unpacked"/elastictrain-*.whl "$unpacked/content"
 minor=$(glibc_of "$unpacked"/content/elastictrain/bin/elastictrain "$unpacked"/content/elastictrain/lib/libelastictrain.so)
-mkdir -p "$target"
-$tools/bin/python -m wheel tags --remove --platform-tag "manylinux_2_${minor}_$(uname -m)" "$unpacked"/elastictrain-*.whl >/dev/null
-mv "$unpacked"/elastictrain-*.whl "$target/"
-ls -l "$target"/elastictrain-*.whl
+made=$(python3 -B scripts/release/wheel_file.py "$unpacked"/elastictrain-*.whl "$target" "$version" \
+  "manylinux_2_${minor}_$(uname -m)")
+ls -l "$made"

@@ -11,3 +11,9 @@ function(et_keep_debug_apart target)
     COMMAND ${CMAKE_OBJCOPY} --add-gnu-debuglink=$<TARGET_FILE:${target}>.debug $<TARGET_FILE:${target}>
     VERBATIM)
 endfunction()
+
+# et_write_link_map(target): the linker writes FILE.map beside the program: which members of which archives are in it. The bill
+# of materials of a release is made of it (scripts/release/sbom.py).
+function(et_write_link_map target)
+  target_link_options(${target} PRIVATE "LINKER:-Map=$<TARGET_FILE:${target}>.map")
+endfunction()

@@ -147,7 +147,7 @@ class Picture(unittest.TestCase):
 
 class Scripts(unittest.TestCase):
     def test_help_is_help_and_an_unknown_flag_is_refused(self):
-        for name in ("build.sh", "package.sh"):
+        for name in ("build.sh", "package.sh", "wheel.sh", "release.sh"):
             asked = subprocess.run([ROOT / "scripts" / name, "--help"], capture_output=True, text=True, timeout=60)
             self.assertEqual(asked.returncode, 0, asked.stderr)
             self.assertIn(f"Usage: scripts/{name}", asked.stdout)
