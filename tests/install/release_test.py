@@ -1,5 +1,5 @@
 """Release files: the same bytes when the same build is packed twice, what they hold, and what is said where they cannot be made.
-Two builds are compared by `scripts/release.sh --check`, which takes too long for a test. Usage: release_test.py BUILD"""
+Two builds are compared by `scripts/release.sh --check`, which takes too long for a test. Usage: release_test.py BUILD [TEST…]"""
 
 import base64
 import hashlib
@@ -105,7 +105,7 @@ class Packages(Folder):
     @staticmethod
     def pack(folder, umask="022", **variables):
         done = subprocess.run(["sh", "-c", f'umask {umask}; exec scripts/package.sh "$0" "$1"', folder, BUILD], cwd=ROOT,
-                              capture_output=True, text=True, timeout=240, env=clean_environment(**variables))
+                              capture_output=True, text=True, timeout=500, env=clean_environment(**variables))
         assert done.returncode == 0, done.stdout + done.stderr
         return sorted(folder.glob("*.deb"))
 
@@ -140,7 +140,7 @@ class Packages(Folder):
 
     def bill(self, *arguments, status=0):
         done = subprocess.run([sys.executable, "-B", ROOT / "scripts/release/sbom.py", "--version", "0.1.0", *arguments],
-                              capture_output=True, text=True, timeout=120, env=clean_environment(SOURCE_DATE_EPOCH=EPOCH))
+                              capture_output=True, text=True, timeout=240, env=clean_environment(SOURCE_DATE_EPOCH=EPOCH))
         self.assertEqual(done.returncode, status, done.stderr)
         return done.stdout if status == 0 else done.stderr
 
@@ -213,35 +213,103 @@ class Refusals(Folder):
 
 
 class Tree(Folder):
-    """scripts/release/tree.sh, in trees of its own."""
+    """scripts/release.sh in checkouts of its own, with stand-ins for what takes long: packages, wheel and bill."""
 
-    def ask(self, **variables):
-        done = subprocess.run(["bash", "-c", f'set -eu; . {ROOT}/scripts/release/tree.sh; echo "$version $commit $SOURCE_DATE_EPOCH"'],
-                              cwd=self.folder, capture_output=True, text=True, env=clean_environment(**variables))
-        self.assertEqual(done.returncode, 0, done.stderr)
-        return done.stdout.rstrip("\n").split(" ")
+    PACK = "#!/bin/bash\n. scripts/release/tree.sh\n"
+    STANDINS = {
+        "scripts/package.sh": PACK + 'echo "$SOURCE_DATE_EPOCH" >"$1/elastictrain_${version}_all.deb"\n',
+        "scripts/wheel.sh": PACK + 'mkdir -p build/wheel-tools/bin; cp tool build/wheel-tools/bin/pip\n'
+                                   'cp tool build/wheel-tools/bin/pyspdxtools\necho x >"$1/elastictrain-$version-py3-none-any.whl"\n',
+        "scripts/release/sbom.py": "import os, sys\nprint([os.path.basename(one) for one in sys.argv[1:]])\n",
+        "tool": "#!/bin/sh\nexit 0\n",
+        "CMakeLists.txt": "project(elastictrain VERSION 4.5.6 LANGUAGES CXX C)\n",
+        ".gitignore": "/build/\n",
+    }
 
-    def git(self, *arguments):
-        subprocess.run(["git", "-c", "user.name=x", "-c", "user.email=x@localhost", *arguments], cwd=self.folder, check=True,
-                       stdout=subprocess.DEVNULL, env=clean_environment(GIT_COMMITTER_DATE=f"{EPOCH} +0100"))
+    def setUp(self):
+        super().setUp()
+        if not all(map(shutil.which, ("git", "dpkg-shlibdeps", "file", "objdump", "ninja"))):
+            self.skipTest("there is no git, dpkg-dev, file, binutils or ninja-build (scripts/setup.sh test installs them)")
+        self.tree = self.folder / "tree"
+        (self.tree / "scripts/release").mkdir(parents=True)
+        for name in ("scripts/release.sh", "scripts/release/tree.sh"):
+            shutil.copy(ROOT / name, self.tree / name)
+        for name, text in self.STANDINS.items():
+            self.write(name, text)
+        self.files = self.tree / "build/release-files"
 
-    def test_time_and_version_are_those_of_the_commit(self):
-        if not shutil.which("git"):
-            self.skipTest("there is no git")
-        (self.folder / "CMakeLists.txt").write_text("project(elastictrain VERSION 4.5.6 LANGUAGES CXX C)\n")
-        os.utime(self.folder / "CMakeLists.txt", (5, 5))
-        self.assertEqual(self.ask(), ["4.5.6", "", "5"])
-        self.assertEqual(self.ask(SOURCE_DATE_EPOCH=7), ["4.5.6", "", "7"])
+    def write(self, name, text):
+        (self.tree / name).write_text(text)
+        (self.tree / name).chmod(0o755)
+
+    def commit(self):
         self.git("init", "-q")
         self.git("add", ".")
         self.git("commit", "-q", "-m", "x")
-        version, commit, when = self.ask()
-        self.assertEqual((version, when), ("4.5.6", str(EPOCH)))
-        self.assertRegex(commit, "^[0-9a-f]{40}$")
-        (self.folder / "new.cc").write_text("")
-        self.assertEqual(self.ask(), ["4.5.6+dirty", commit, str(EPOCH)])
+
+    def git(self, *arguments):
+        subprocess.run(["git", "-c", "user.name=x", "-c", "user.email=x@localhost", *arguments], cwd=self.tree, check=True,
+                       stdout=subprocess.DEVNULL, env=clean_environment(GIT_COMMITTER_DATE=f"{EPOCH} +0100"))
+
+    def release(self, *arguments, status=0, **variables):
+        done = subprocess.run(["scripts/release.sh", *arguments], cwd=self.tree, capture_output=True, text=True, timeout=60,
+                              env=clean_environment(**variables))
+        self.assertEqual(done.returncode, status, done.stdout + done.stderr)
+        return done.stdout + done.stderr
+
+    def names(self):
+        return sorted(path.name for path in self.files.iterdir())
+
+    def test_files_and_sums_of_a_commit(self):
+        self.commit()
+        machine = os.uname().machine
+        self.release()
+        expected = ["SHA256SUMS", "elastictrain-4.5.6-py3-none-any.whl", f"elastictrain-4.5.6-{machine}.spdx.json",
+                    "elastictrain_4.5.6_all.deb"]
+        self.assertEqual(self.names(), sorted(expected))
+        self.assertEqual((self.files / "elastictrain_4.5.6_all.deb").read_text(), f"{EPOCH}\n")
+        subprocess.run(["sha256sum", "--check", "--strict", "--status", "SHA256SUMS"], cwd=self.files, check=True)
+        self.assertEqual(len((self.files / "SHA256SUMS").read_text().splitlines()), 3)
+
+    def test_what_an_earlier_call_made_is_replaced_and_nothing_else(self):
+        self.commit()
+        self.release()
+        (self.files / "notes").write_text("mine")
+        (self.folder / "outside").write_text("mine")
+        with open(self.files / "SHA256SUMS", "a") as sums:
+            sums.write("0" * 64 + "  ../../../outside\n")
+        self.write("CMakeLists.txt", "project(elastictrain VERSION 4.5.7 LANGUAGES CXX C)\n")
+        said = self.release()
+        self.assertIn("the files are of version 4.5.7+dirty", said)
+        self.assertEqual([name for name in self.names() if "4.5.6" in name], [])
+        self.assertIn("elastictrain_4.5.7+dirty_all.deb", self.names())
+        self.assertIn("notes", self.names())
+        self.assertTrue((self.folder / "outside").exists())
+
+    def test_time_and_version_where_there_is_no_commit(self):
+        os.utime(self.tree / "CMakeLists.txt", (5, 5))
+        self.assertIn("this is no checkout of git", self.release())
+        self.assertEqual((self.files / "elastictrain_4.5.6_all.deb").read_text(), "5\n")
+        self.release(SOURCE_DATE_EPOCH=7)
+        self.assertEqual((self.files / "elastictrain_4.5.6_all.deb").read_text(), "7\n")
+
+    def test_the_check_compares_with_another_folder(self):
+        self.commit()
+        self.assertIn("two builds in two folders are the same bytes: 3 files", self.release("--check"))
+        for difference in ("$PWD", "$TMPDIR$(stat -c %a tool)"):
+            self.write("scripts/package.sh", f'{self.PACK}echo "{difference}" >"$1/elastictrain_${{version}}_all.deb"\n')
+            self.git("commit", "-q", "-a", "-m", "y")
+            said = self.release("--check", status=1, TMPDIR=self.folder)
+            self.assertIn("elastictrain_4.5.6_all.deb differ", said)
+            self.assertRegex(said, "two builds of [0-9a-f]{40} differ; .* is kept: " + str(self.folder))
+
+    def test_the_check_needs_a_commit(self):
+        self.assertIn("--check compares two builds of a commit", self.release("--check", status=65))
+        self.commit()
+        self.write("new", "")
+        self.assertIn("--check compares two builds of a commit", self.release("--check", status=65))
 
 
 if __name__ == "__main__":
     BUILD = sys.argv[1]
-    unittest.main(argv=sys.argv[:1], verbosity=2)
+    unittest.main(argv=[sys.argv[0], *sys.argv[2:]], verbosity=2)
