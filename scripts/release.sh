@@ -39,8 +39,8 @@ make_files() {
   local sbom
   sbom=elastictrain-$version-$(uname -m).spdx.json
   mkdir "$work/files"
-  scripts/package.sh "$work/files" >"$work/log"
-  scripts/wheel.sh "$work/files" >"$work/log"
+  scripts/package.sh "$work/files"
+  scripts/wheel.sh "$work/files"
   python3 -B scripts/release/sbom.py --version "$version" --commit "$commit" --build build/release --wheel-build build/wheel \
     "$work"/files/* >"$work/$sbom"
   build/wheel-tools/bin/pip install -q spdx-tools
