@@ -25,8 +25,10 @@ make_folder wheel.sh "$target" || exit 73
 unpacked=$(mktemp -d)
 trap 'rm -rf "$unpacked"' EXIT
 if command -v ccache >/dev/null && [ -z "${CMAKE_CXX_COMPILER_LAUNCHER:-}" ]; then
-  export CMAKE_CXX_COMPILER_LAUNCHER=ccache  # what a release build has compiled is not compiled again
+  export CMAKE_CXX_COMPILER_LAUNCHER=ccache
 fi
+# The name by which a release build calls the compiler, not Python's for it: what ccache holds of that is not compiled again.
+export CC=${CC:-cc} CXX=${CXX:-c++}
 
 [ -x $environment/bin/pip ] || python3 -m venv $environment
 $environment/bin/pip wheel -q --no-deps -w "$unpacked" ./train/python

@@ -105,7 +105,8 @@ class Packages(Folder):
     @staticmethod
     def pack(folder, umask="022", **variables):
         done = subprocess.run(["sh", "-c", f'umask {umask}; exec scripts/package.sh "$0" "$1"', folder, BUILD], cwd=ROOT,
-                              capture_output=True, text=True, timeout=500, env=clean_environment(**variables))
+                              capture_output=True, text=True, timeout=500,
+                              env=clean_environment(SOURCE_DATE_EPOCH=EPOCH, **variables))  # a commit meanwhile changes nothing
         assert done.returncode == 0, done.stdout + done.stderr
         return sorted(folder.glob("*.deb"))
 
