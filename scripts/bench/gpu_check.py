@@ -9,6 +9,7 @@ import datetime
 import json
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -16,12 +17,8 @@ import tempfile
 import time
 import typing
 
-import bench
 import gpu
-import gpu_experiments as nccl
-import gpu_mps
-import gpu_torch
-import gpu_trainer
+import nccl
 import rows
 
 # The same as the test gpu's stand-in runs: models are averaged and variances measured in host memory only.
@@ -32,6 +29,7 @@ FIRST_STORIES = ("*worker that joins gets the state*,*workers that leave end*,ra
 STORIES = os.path.join(rows.BUILD, "tests", "unit", "train_session", "unit_train_session")
 ID_HELPER = os.path.join(rows.BUILD, "tests", "standin", "et_nccl_id")
 LEAST_S = 5  # what is not worth to begin with
+MPS_CONTROL = "nvidia-cuda-mps-control"
 HANGS = 3  # times what it needs: a part that takes longer is ended, for the others' sake
 
 
@@ -72,6 +70,26 @@ def ranks_share_a_gpu():
         return gpus() < 2
     except (OSError, subprocess.TimeoutExpired):
         return True
+
+
+# --- NVIDIA's multi-process service: kernels of several processes run side by side on one GPU, where they would take turns otherwise, so
+# that speeds of ranks that share one can be compared
+
+def mps_is_there():
+    return shutil.which(MPS_CONTROL) is not None
+
+
+@contextlib.contextmanager
+def mps_used():
+    """By the programs that are started meanwhile. The service is one of its own: other programs go on without it."""
+    folder = tempfile.mkdtemp(prefix="et-mps-")
+    with gpu.variables(CUDA_MPS_PIPE_DIRECTORY=folder, CUDA_MPS_LOG_DIRECTORY=folder):
+        try:
+            subprocess.run([MPS_CONTROL, "-d"], check=True, timeout=30)
+            yield
+        finally:
+            subprocess.run([MPS_CONTROL], input="quit\n", text=True, timeout=30, stdout=subprocess.DEVNULL)
+            shutil.rmtree(folder, ignore_errors=True)  # the service may still write there
 
 
 @contextlib.contextmanager
@@ -124,11 +142,10 @@ def answers(question):
 
 def row(name, repetitions):
     def lines():
-        for found in bench.measure(name, repetitions):
-            value = "-" if found.value is None else f"{found.value:.4g} {found.unit}"
+        for found in rows.measure(name, repetitions):
             met = {True: "met", False: "**not met**", None: "-"}[found.met]
             yield found.met is not False and found.value is not None, (
-                f"{found.name}: {value}; must {found.target or '-'}: {met}; {found.detail}")
+                f"{found.name}: {found.text()}; must {found.target or '-'}: {met}; {found.detail}")
     return lines
 
 
@@ -150,8 +167,8 @@ def parts(quick, story_filter, logs=None):
         Part("kernels", "memory bandwidth of the kernels", 10, answers(lambda: nccl.kernels(rank, floats))),
         Part("gpu-kill", "one of three killed", 40, row("gpu-kill", repetitions)),
         Part("gpu-swap", "changes of size", 80 if quick else 190, row("gpu-swap", repetitions)),
-        Part("trainer", "a data set on CPUs and GPUs", 60, lambda: gpu_trainer.lines(quick)),
-        Part("torch", "PyTorch programs", 140 if quick else 230, lambda: gpu_torch.lines(quick)),
+        Part("trainer", "a data set on CPUs and GPUs", 60, lambda: gpu.trainer_lines(quick)),
+        Part("torch", "PyTorch programs", 140 if quick else 230, lambda: gpu.torch_lines(quick)),
         Part("stories", "all changes and losses", 600, lambda: stories(story_filter, logs)),
         Part("beside", "builds beside a busy communicator", 60,
              answers(lambda: nccl.side_builds(rank, 10 if quick else 50, "LAZY"))),
@@ -187,7 +204,7 @@ def carry_out(part, seconds, left_out, through_mps=False):
     out; one that takes much longer hangs."""
     bad = []
     try:
-        with ended_after(seconds), gpu_mps.used() if through_mps else contextlib.nullcontext():
+        with ended_after(seconds), mps_used() if through_mps else contextlib.nullcontext():
             for good, line in part.lines():
                 say(f"| {part.name} | {part.what} | {line.replace('|', '/')} |")
                 bad += [] if good else [part.name]
@@ -221,7 +238,7 @@ def parse():
 def chosen(options, shared):
     if options.only:
         return [part for part in options.parts if part.name in options.only]
-    if options.standin or (shared and not gpu_mps.is_there()):
+    if options.standin or (shared and not mps_is_there()):
         return [part for part in options.parts if part.mps != "needed"]
     return options.parts
 
@@ -243,7 +260,7 @@ def main():
     say("| part | | |\n|---|---|---|")
     bad, left_out = [], []
     shared = ranks_share_a_gpu()
-    through_mps = shared and not options.standin and gpu_mps.is_there()
+    through_mps = shared and not options.standin and mps_is_there()
     to_do = chosen(options, shared)
     for part in to_do:
         left = options.budget - (time.monotonic() - begin)

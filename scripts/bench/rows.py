@@ -1,15 +1,27 @@
-"""What a benchmark hands back, and where it finds things."""
+"""The table of benchmarks. Each row is declared by @row next to the function that measures it: its name, the part of the page
+that it fills, what it measures, and its targets. What such a function hands back, and where it finds things."""
 
 import dataclasses
-import json
 import os
-import statistics
+import shutil
+import subprocess
 import sys
+import traceback
+from statistics import median
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 BUILD = os.environ.get("ELASTICTRAIN_BUILD", os.path.join(ROOT, "build", "release"))
 DATA = os.path.join(ROOT, "tests", "data")
+PACKAGE = os.path.join(ROOT, "train", "python")
+PROGRAMS = os.path.join(ROOT, "scripts", "bench", "programs")
+LIBRARY = os.path.join(BUILD, "train", "libelastictrain.so")
+os.environ.setdefault("ELASTICTRAIN_BINARY", os.path.join(BUILD, "cli", "elastictrain"))
 sys.path.insert(0, os.path.join(ROOT, "tests", "system"))
+
+# The parts of the page, in its order. `scripts/bench/README.md` has a mark for the table of each.
+SECTIONS = ("changes of size", "failures", "overhead and correctness", "PyTorch", "communication", "policies",
+            "many jobs, simulated", "many jobs, runs", "many jobs, live", "operation", "launching and scale", "GPUs")
+TABLE = {}
 
 
 class Unavailable(Exception):
@@ -19,39 +31,115 @@ class Unavailable(Exception):
 @dataclasses.dataclass
 class Row:
     name: str
+    about: str
+    lines: dict  # of the page: name, which is the row's or begins with it -> (section, target)
+    function: object  # repetitions -> Values
+
+    def section(self):
+        return next(iter(self.lines.values()))[0]
+
+    def line_of(self, value):
+        """The line of the page to which a value belongs: the longest name with which its own begins."""
+        return max((line for line in self.lines if value.name.startswith(line)), key=len, default=next(iter(self.lines)))
+
+
+def row(name, section, about, target):
+    """Declares the function below it as a row. `target`: for people, as it stands on the page; where a row has several lines
+    there, {end of the line's name: target, or (section, target)}."""
+    targets = target if isinstance(target, dict) else {"": target}
+    lines = {name + end: one if isinstance(one, tuple) else (section, one) for end, one in targets.items()}
+    for place, _ in lines.values():
+        if place not in SECTIONS:
+            raise ValueError(f"{name}: the page has no part '{place}'; there are {', '.join(SECTIONS)}")
+
+    def declared(function):
+        if name in TABLE:
+            raise ValueError(f"two rows are called {name}")
+        TABLE[name] = Row(name, about, lines, function)
+        return function
+
+    return declared
+
+
+@dataclasses.dataclass
+class Value:
+    name: str
     value: float | None
-    unit: str
-    target: str
-    met: bool | None  # None: there is nothing to compare with here
+    unit: str = ""
+    target: str = ""
+    met: bool | None = None  # None: there is nothing to compare with here
     detail: str = ""
 
-    def json(self):
-        fields = dataclasses.asdict(self)
-        if self.value is not None:
-            fields["value"] = round(self.value, 4)
-        return json.dumps(fields)
+    def fields(self):
+        return {**dataclasses.asdict(self), "value": None if self.value is None else round(self.value, 4)}
+
+    def text(self):
+        return "-" if self.value is None else f"{self.value:.4g} {self.unit}".rstrip()
+
+
+def of(name, value, unit, target, is_met, detail):
+    """A list stands for its median, and its range is told."""
+    if isinstance(value, list):
+        detail = f"{spread(value)} {unit}; {detail}".rstrip("; ")
+        value = median(value)
+    return Value(name, value, unit, target, None if is_met is None else bool(is_met(value)), detail)
 
 
 def below(name, value, unit, limit, detail=""):
-    return Row(name, value, unit, f"<= {limit:g} {unit}".rstrip(), value <= limit, detail)
+    return of(name, value, unit, f"<= {limit:g} {unit}".rstrip(), lambda found: found <= limit, detail)
 
 
 def at_least(name, value, unit, limit, detail=""):
-    return Row(name, value, unit, f">= {limit:g} {unit}".rstrip(), value >= limit, detail)
+    return of(name, value, unit, f">= {limit:g} {unit}".rstrip(), lambda found: found >= limit, detail)
 
 
-def spread(values, digits=1):
-    """Median with its range, for the detail of a row."""
-    low, middle, high = min(values), statistics.median(values), max(values)
-    return f"{middle:.{digits}f} [{low:.{digits}f}-{high:.{digits}f}] n={len(values)}"
+def shown(name, value, unit="", detail="", target=""):
+    """Without a target that it could meet."""
+    return of(name, value, unit, target, None, detail)
 
 
-def congestion_control():
-    with open("/proc/sys/net/ipv4/tcp_congestion_control") as file:
-        return file.read().strip()
+def not_measured(name, reason):
+    return Value(name, None, detail=f"not measured: {reason}")
+
+
+def or_why_not(name, values):
+    """What `values()` gives, up to the first that is not possible here; the reason is a value as well."""
+    try:
+        yield from values()
+    except Unavailable as reason:
+        yield not_measured(name, reason)
+
+
+def measure(name, repetitions):
+    """The values of a row; one that is not possible or breaks is a value as well."""
+    try:
+        return list(TABLE[name].function(repetitions))
+    except Unavailable as reason:
+        return [not_measured(name, reason)]
+    except Exception as error:
+        traceback.print_exc()
+        return [Value(name, None, met=False, detail=f"failed: {error}")]
+
+
+def spread(values):
+    """Median with its range, with three digits that count."""
+    middle = median(values)
+    digits = 0 if all(isinstance(value, int) for value in values) else sum(abs(middle) < limit for limit in (1, 10, 100))
+    return f"{middle:.{digits}f} [{min(values):.{digits}f}-{max(values):.{digits}f}] n={len(values)}"
+
+
+def gpus():
+    """Name and driver of each."""
+    if shutil.which("nvidia-smi") is None:
+        return []
+    asked = subprocess.run(["nvidia-smi", "--query-gpu=name,driver_version", "--format=csv,noheader"], capture_output=True, text=True,
+                           timeout=30)
+    return asked.stdout.strip().splitlines()
 
 
 def machine():
     with open("/proc/cpuinfo") as file:
         model = next((line.split(":", 1)[1].strip() for line in file if line.startswith("model name")), "unknown CPU")
-    return f"{os.cpu_count()} cores, {model}, Linux {os.uname().release}, TCP congestion control {congestion_control()}"
+    with open("/proc/sys/net/ipv4/tcp_congestion_control") as file:
+        congestion_control = file.read().strip()
+    return "; ".join([f"{os.cpu_count()} cores, {model}, Linux {os.uname().release}, TCP congestion control {congestion_control}", *gpus()])

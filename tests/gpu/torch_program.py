@@ -1,4 +1,4 @@
-"""A PyTorch program on a CUDA device, for scripts/bench/gpu_torch.py: a small network on made-up data, in float32, with
+"""A PyTorch program on a CUDA device, for scripts/bench/gpu.py: a small network on made-up data, in float32, with
 autocast and a GradScaler, with parameters in bfloat16, or in a stream of its own.
 
   ET_MODE     float32, amp, bfloat16, stream

@@ -16,7 +16,6 @@ ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.dirname(os.path.a
 sys.path.insert(0, os.path.join(ROOT, "scripts", "bench"))
 
 import gpu_check  # noqa: E402  (the path comes first)
-import gpu_torch  # noqa: E402
 import rows  # noqa: E402
 from gpu_check import Part  # noqa: E402
 
@@ -101,7 +100,7 @@ class Budget(unittest.TestCase):
 
         with tempfile.TemporaryDirectory() as directory:
             told = os.path.join(directory, "told")
-            control = os.path.join(directory, gpu_check.gpu_mps.CONTROL)
+            control = os.path.join(directory, gpu_check.MPS_CONTROL)
             with open(control, "w") as file:
                 file.write(f'#!/bin/sh\n[ "$1" = -d ] || read -r words\necho "$1$words $CUDA_MPS_PIPE_DIRECTORY" >>{told}\n')
             os.chmod(control, 0o755)
@@ -126,7 +125,7 @@ class Budget(unittest.TestCase):
 class Torch(unittest.TestCase):
     def only_line(self, **environment):
         with unittest.mock.patch.dict(os.environ, environment):
-            (passed, line), = gpu_torch.lines(True)
+            (passed, line), = gpu_check.gpu.torch_lines(True)
         self.assertTrue(passed)
         return line
 
@@ -134,7 +133,7 @@ class Torch(unittest.TestCase):
         def absent():
             raise rows.Unavailable("no Python has torch")
 
-        with unittest.mock.patch.object(gpu_torch.torchrun, "python_with_torch", absent):
+        with unittest.mock.patch.object(gpu_check.gpu.peers, "python_with_torch", absent):
             self.assertEqual(self.only_line(GPU_CHECK_STANDIN=""), "SKIPPED: no Python has torch")
 
     def test_a_torch_that_sees_no_device_is_told(self):
@@ -143,7 +142,7 @@ class Torch(unittest.TestCase):
             with open(python, "w") as file:
                 file.write("#!/bin/sh\necho 2.9.0 None False\n")
             os.chmod(python, 0o755)
-            with unittest.mock.patch.object(gpu_torch.torchrun, "python_with_torch", lambda: python):
+            with unittest.mock.patch.object(gpu_check.gpu.peers, "python_with_torch", lambda: python):
                 self.assertIn("sees no CUDA device (2.9.0 None False)", self.only_line(GPU_CHECK_STANDIN=""))
 
     def test_stand_ins_do_not_serve_torch(self):

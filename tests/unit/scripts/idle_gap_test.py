@@ -7,7 +7,7 @@ import unittest
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))))
 sys.path.insert(0, os.path.join(ROOT, "scripts", "bench"))
 
-from idle_gap import idle_ms  # noqa: E402  (the path comes first)
+from measure import idle_ms  # noqa: E402  (the path comes first)
 
 
 def steps(pid, begin, end, every):

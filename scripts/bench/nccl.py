@@ -1,6 +1,6 @@
-"""What NCCL itself does when ranks are killed, stopped or late: questions that only a GPU answers. Each finds its own
-processes (tests/gpu/nccl_rank.cc), several ranks on one GPU by distinct NCCL_HOSTIDs, and returns lines for people.
-"""
+"""What NCCL itself does when ranks are killed, stopped or late: questions that only a GPU answers. Each finds its own processes
+(tests/gpu/nccl_rank.cc), several ranks on one GPU by distinct NCCL_HOSTIDs, and returns lines for people."""
+
 import contextlib
 import json
 import os
@@ -102,19 +102,6 @@ def build(program, members, name, timeout=90):
         return [member.answer(timeout) for member in members]
 
 
-def busy(program, members, name="a"):
-    built = build(program, members, name)
-    if any(answer["code"] != 0 for answer in built):
-        raise Stuck(f"no communicator to begin with: {built}")
-    for member in members:
-        member.ask("loop", name, FLOATS)
-    until = time.monotonic() + 60
-    while members[0].ask("stats", name)["sums"] < 10:
-        if time.monotonic() > until:
-            raise Stuck("no ten sums within 60 s")
-        time.sleep(0.01)
-
-
 def spread(values):
     values = sorted(values)
     return f"{statistics.median(values):.0f} ms [{values[0]:.0f} to {values[-1]:.0f}]" if values else "none"
@@ -125,25 +112,46 @@ def facts(program):
         return only.ask("facts")
 
 
+def names_of(answers):
+    return ", ".join(NAMES.get(answer["code"], str(answer["code"])) for answer in answers)
+
+
+def built_or_stuck(program, members, name, what):
+    built = build(program, members, name)
+    if any(answer["code"] != 0 for answer in built):
+        raise Stuck(f"{what}: {built}")
+    return built
+
+
+def busy(program, members, name="a"):
+    built_or_stuck(program, members, name, "no communicator to begin with")
+    for member in members:
+        member.ask("loop", name, FLOATS)
+    until = time.monotonic() + 60
+    while members[0].ask("stats", name)["sums"] < 10:
+        if time.monotonic() > until:
+            raise Stuck("no ten sums within 60 s")
+        time.sleep(0.01)
+
+
+def from_to(before, after):
+    return ", ".join(f"{name} {before[name]} to {after[name]}" for name in before)
+
+
 def connecting(program):
     """Two ranks by host id: what init costs and what the first sums of two sizes cost, connected early and late."""
-    lines = []
     for late in ("1", "0"):
         with ranks(program, 2, NCCL_RUNTIME_CONNECT=late) as members:
             before = members[0].ask("resources")
-            built = build(program, members, "a")
-            if any(answer["code"] != 0 for answer in built):
-                raise Stuck(f"NCCL_RUNTIME_CONNECT={late}: no communicator: {built}")
+            built = built_or_stuck(program, members, "a", f"NCCL_RUNTIME_CONNECT={late}: no communicator")
             sums = [each(members, "sum", "a", floats) for floats in (1000, 1000, FLOATS, FLOATS)]
             after = members[0].ask("resources")
-            took = ", ".join(f"{max(answer['ms'] for answer in answers):.1f}" for answers in sums)
-            codes = {answer["code"] for answers in sums for answer in answers} - {0}
-            if codes:
-                raise Stuck(f"NCCL_RUNTIME_CONNECT={late}: sums ended with {[NAMES.get(code, code) for code in codes]}")
-            lines.append(f"NCCL_RUNTIME_CONNECT={late}: init {max(a['ms'] for a in built):.0f} ms, first and second sum of "
-                         f"4 KB and of {4 * FLOATS >> 20} MB {took} ms, "
-                         f"{(after['gpu_bytes'] - before['gpu_bytes']) / 1e6:.0f} MB of the GPU")
-    return lines
+        failed = [answer for answers in sums for answer in answers if answer["code"] != 0]
+        if failed:
+            raise Stuck(f"NCCL_RUNTIME_CONNECT={late}: sums ended with {names_of(failed)}")
+        took = ", ".join(f"{max(answer['ms'] for answer in answers):.1f}" for answers in sums)
+        yield (f"NCCL_RUNTIME_CONNECT={late}: init {max(a['ms'] for a in built):.0f} ms, first and second sum of 4 KB and of "
+               f"{4 * FLOATS >> 20} MB {took} ms, {(after['gpu_bytes'] - before['gpu_bytes']) / 1e6:.0f} MB of the GPU")
 
 
 def abort_behind_work(program, seconds):
@@ -154,16 +162,14 @@ def abort_behind_work(program, seconds):
             busy(program, members)
             queued = members[0].ask("busy", 1000 * wanted)["ms"]
             answer = members[0].ask("abort", "a", 20_000, timeout=60)
-            lines.append(f"{queued / 1000:.1f} s queued: {answer['ms']:.0f} ms"
-                         + (" and not done" if answer["code"] == -2 else ""))
-    return ["; ".join(lines)]
+            lines.append(f"{queued / 1000:.1f} s queued: {answer['ms']:.0f} ms" + (" and not done" if answer["code"] == -2 else ""))
+    yield "; ".join(lines)
 
 
 def lonely_builds(program, count):
     """Builds whose peer never comes, aborted: what they leave behind."""
     with ranks(program, 1) as (only,):
-        before = only.ask("resources")
-        times = []
+        before, times = only.ask("resources"), []
         for number in range(count):
             with unique_id(program) as text:
                 only.ask("init", f"l{number}", text, 2, 0, 100)
@@ -171,53 +177,48 @@ def lonely_builds(program, count):
             if answer["code"] == -2:
                 raise Stuck(f"the abort of build {number + 1} takes longer than 20 s")
             times.append(answer["ms"])
-        after = only.ask("resources")
-    changes = ", ".join(f"{name} {before[name]} to {after[name]}" for name in before)
-    return [f"{count} builds: {changes}; abort {spread(times)}"]
+        yield f"{count} builds: {from_to(before, only.ask('resources'))}; abort {spread(times)}"
 
 
 def kernels(program, floats):
     with ranks(program, 1) as (only,):
         speeds = only.ask("kernels", floats)
-    return [f"prepare {speeds['prepare_gb_per_s']:.0f} GB/s, square sum {speeds['square_sum_gb_per_s']:.0f} GB/s, "
-            f"of {4 * floats / 1e6:.0f} MB"]
+    yield (f"prepare {speeds['prepare_gb_per_s']:.0f} GB/s, square sum {speeds['square_sum_gb_per_s']:.0f} GB/s, of "
+           f"{4 * floats / 1e6:.0f} MB")
 
 
 def kill_in_mid_collective(program):
     """(a) What survivors learn of a peer that was killed, and whether Shrink works then."""
-    lines = []
-    with ranks(program) as (first, second, victim):
-        busy(program, (first, second, victim))
+    with ranks(program) as members:
+        busy(program, members)
+        *survivors, victim = members
         victim.end()
-        killed = time.monotonic()
-        news = {}
+        killed, news = time.monotonic(), {}
         while len(news) < 2 and time.monotonic() < killed + QUIET_S:
-            for number, rank in enumerate((first, second)):
+            for number, rank in enumerate(survivors):
                 code = rank.ask("error", "a")["code"]
                 if number not in news and code not in (0, IN_PROGRESS):
                     news[number] = (NAMES.get(code, code), (time.monotonic() - killed) * 1000)
             time.sleep(0.01)
         for number in range(2):
             name, after = news.get(number, (f"nothing in {QUIET_S} s", 0))
-            lines.append(f"survivor {number}: async error: {name}, after {after:.0f} ms")
-        for rank in (first, second):
+            yield f"survivor {number}: async error: {name}, after {after:.0f} ms"
+        for rank in survivors:
             rank.say("shrink", "a", "b", 1, 2)
         answers = []
-        for rank in (first, second):
+        for rank in survivors:
             with contextlib.suppress(Stuck):
                 answers.append(rank.answer(15))
-        lines.append("Shrink with ABORT: " + ", ".join(f"{NAMES.get(a['code'], a['code'])} ({a.get('ms', 0):.0f} ms)"
-                                                      for a in answers) + " (trap 1 where it is the error above)")
-    return lines
+        yield ("Shrink with ABORT: " + ", ".join(f"{NAMES.get(a['code'], a['code'])} ({a.get('ms', 0):.0f} ms)" for a in answers)
+               + " (trap 1 where it is the error above)")
 
 
 def side_builds(program, count, loading):
     """(b) Builds beside a communicator in use: how long they take, and the longest pause of the other one."""
-    times, gaps, stuck = [], [], 0
+    times, pauses, stuck = [], [], 0
     with ranks(program, CUDA_MODULE_LOADING=loading) as members:
         busy(program, members)
-        for member in members:
-            member.ask("stats", "a")
+        each(members, "stats", "a")
         for number in range(count):
             try:
                 built = build(program, members, f"b{number}", timeout=30)
@@ -225,30 +226,24 @@ def side_builds(program, count, loading):
                 stuck += 1
                 break
             times += [answer["ms"] for answer in built]
-            for member in members:
-                member.say("abort", f"b{number}", 5000)
-            for member in members:
-                member.answer(30)
-            gaps += [member.ask("stats", "a")["longest_ms"] for member in members]
-    return [f"{loading}: {len(times) // 3} builds of {count}, {spread(times)}; longest pause of the other "
-            f"{spread(gaps)}; deadlocks {stuck}"]
+            each(members, "abort", f"b{number}", 5000)
+            pauses += [member.ask("stats", "a")["longest_ms"] for member in members]
+    yield (f"{loading}: {len(times) // 3} builds of {count}, {spread(times)}; longest pause of the other {spread(pauses)}; "
+           f"deadlocks {stuck}")
 
 
 def abort_latency(program, count, stop):
     """(c) How long ncclCommAbort takes for those that wait for a peer that was killed or is stopped."""
-    times, stuck = [], 0
+    answers = []
     for _ in range(count):
-        with ranks(program) as (first, second, victim):
-            busy(program, (first, second, victim))
-            victim.signal(signal.SIGSTOP if stop else signal.SIGKILL)
+        with ranks(program) as members:
+            busy(program, members)
+            members[2].signal(signal.SIGSTOP if stop else signal.SIGKILL)
             time.sleep(0.3)
-            for rank in (first, second):
-                rank.say("abort", "a", 5000)
-            for rank in (first, second):
-                answer = rank.answer(30)
-                times.append(answer["ms"])
-                stuck += answer["code"] == -2
-    return [f"{'stopped' if stop else 'killed'} peer: {spread(times)}, {stuck} of {len(times)} longer than 5 s"]
+            answers += each(members[:2], "abort", "a", 5000)
+    stuck = sum(answer["code"] == -2 for answer in answers)
+    yield (f"{'stopped' if stop else 'killed'} peer: {spread([answer['ms'] for answer in answers])}, {stuck} of {len(answers)} longer "
+           "than 5 s")
 
 
 def leaks(program, count):
@@ -257,33 +252,22 @@ def leaks(program, count):
         seen = []
         for number in range(count):
             build(program, members, "g")
-            for member in members:
-                member.say("abort", "g", 5000)
-            for member in members:
-                member.answer(30)
+            each(members, "abort", "g", 5000)
             if number in (count // 10, count - 1):
                 seen.append(members[0].ask("resources"))
-    before, after = seen
-    changes = ", ".join(f"{name} {before[name]} to {after[name]}" for name in before)
-    return [f"from generation {count // 10 + 1} to {count}: {changes}"]
+    yield f"from generation {count // 10 + 1} to {count}: {from_to(*seen)}"
 
 
 def fresh_after_loss(program, revoke):
     """(e) From a kill to a communicator of the survivors, with and without Revoke before it."""
-    with ranks(program) as (first, second, victim):
-        busy(program, (first, second, victim))
-        victim.end()
-        survivors = (first, second)
+    with ranks(program) as members:
+        busy(program, members)
+        members[2].end()
         begin = time.monotonic()
-        for verb in (["revoke", "a"] if revoke else ["abort", "a", 5000],):
-            for rank in survivors:
-                rank.say(*verb)
-            answers = [rank.answer(30) for rank in survivors]
-        built = build(program, survivors, "b")
+        answers = each(members[:2], *(["revoke", "a"] if revoke else ["abort", "a", 5000]))
+        answers += build(program, members[:2], "b")
         took = (time.monotonic() - begin) * 1000
-    name = "Revoke, then a fresh one" if revoke else "Abort, then a fresh one"
-    codes = [NAMES.get(answer["code"], answer["code"]) for answer in answers + built]
-    return [f"{name}: {took:.0f} ms ({', '.join(map(str, codes))})"]
+    yield f"{'Revoke' if revoke else 'Abort'}, then a fresh one: {took:.0f} ms ({names_of(answers)})"
 
 
 def shrink_or_fresh(program, count):
@@ -293,39 +277,32 @@ def shrink_or_fresh(program, count):
         stay = members[:2]
         for number in range(count):
             build(program, members, "parent")
-            for rank in stay:
-                rank.say("shrink", "parent", "child", 0, 2)
-            shrunk = [rank.answer(30) for rank in stay]
-            fresh = build(program, stay, "fresh")
-            for verb, answers in (("shrink", shrunk), ("init", fresh)):
+            shrunk = each(stay, "shrink", "parent", "child", 0, 2)
+            for verb, answers in (("shrink", shrunk), ("init", build(program, stay, "fresh"))):
                 if any(answer["code"] != 0 for answer in answers):
-                    codes = ", ".join(NAMES.get(answer["code"], str(answer["code"])) for answer in answers)
-                    return [f"{verb} {number + 1}: {codes}"]
+                    yield f"{verb} {number + 1}: {names_of(answers)}"
+                    return
                 times[verb].append(max(answer["ms"] for answer in answers))
             for name, owners in (("child", stay), ("fresh", stay), ("parent", members)):
-                for rank in owners:
-                    rank.say("abort", name, 5000)
-                for rank in owners:
-                    rank.answer(30)
-    return [f"Shrink {spread(times['shrink'])}, a fresh one {spread(times['init'])}, of {count} each"]
+                each(owners, "abort", name, 5000)
+    yield f"Shrink {spread(times['shrink'])}, a fresh one {spread(times['init'])}, of {count} each"
 
 
 def ras_while_hung(program):
     """(f) What the RAS service says of a rank that is stopped."""
-    address = "127.0.0.1:28328"
-    with ranks(program, NCCL_RAS_ENABLE="1", NCCL_RAS_ADDR=address) as (first, second, victim):
-        busy(program, (first, second, victim))
-        victim.signal(signal.SIGSTOP)
+    with ranks(program, NCCL_RAS_ENABLE="1", NCCL_RAS_ADDR="127.0.0.1:28328") as members:
+        busy(program, members)
+        members[2].signal(signal.SIGSTOP)
         time.sleep(2)
+        answer = b""
         try:
             with socket.create_connection(("127.0.0.1", 28328), timeout=10) as link:
                 link.settimeout(15)
                 link.sendall(b"SET FORMAT json\nVERBOSE STATUS\n")
-                answer = b""
                 with contextlib.suppress(TimeoutError):
                     while piece := link.recv(65536):
                         answer += piece
         except OSError as error:
-            return [f"no answer: {error}"]
-    text = answer.decode(errors="replace")
-    return [f"{len(answer)} bytes; begins: {' '.join(text.split())[:200]}"]
+            yield f"no answer: {error}"
+            return
+    yield f"{len(answer)} bytes; begins: {' '.join(answer.decode(errors='replace').split())[:200]}"

@@ -1,11 +1,14 @@
-"""torchrun on the same machine in the same run: the same size of model, the same events, the same count of idle time.
+"""Peers on the same machine in the same run: torchrun and torchft, with the same size of model, the same events, the same count
+of idle time. Both are optional: where no Python has them, a value says so.
 
-Each node is one torchrun agent with one worker (torch_peer/train.py), tuned so that it reacts as fast as it can: the agent
-looks after its worker every 0.1 s and waits 1 s for a last node to join. torch is optional: where no Python has it, a row
-says so.
+Each node is one torchrun agent with one worker (programs/train.py), tuned so that it reacts as fast as it can: the agent looks
+after its worker every 0.1 s and waits 1 s for a last node to join. With torchft each node is one process beside one lighthouse.
+How long that waits for a worker that is late, and so for a lost one until its heartbeats are missed for 5 s, is its flag
+--join_timeout_ms: JOIN_TIMEOUTS_MS has a short one, a careful one and its default.
 """
 
 import collections
+import functools
 import glob
 import json
 import os
@@ -19,11 +22,15 @@ import tempfile
 import time
 
 import rows
-from idle_gap import idle_ms
+from harness import signal_all
+from measure import idle_ms
+from rows import PROGRAMS, Unavailable
 
-PEER = os.path.join(os.path.dirname(os.path.abspath(__file__)), "torch_peer")
 TORCH_ENVIRONMENT = os.path.join(rows.ROOT, "build", "torch-venv", "bin", "python")
+TRAIN = os.path.join(PROGRAMS, "train.py")
 TUNED = ["--monitor_interval=0.1", "--rdzv_conf=last_call_timeout=1", "--max_restarts=100"]
+TUNED_TORCHFT = ["--min_replicas", "1", "--quorum_tick_ms", "50"]
+JOIN_TIMEOUTS_MS = (300, 3_000, 60_000)
 MAX_NODES = 4
 SETTLED_STEPS = 20
 SCENARIO_LIMIT_S = 280
@@ -31,12 +38,12 @@ BUSY_SHARE = 0.12  # of the machine; above it nothing is measured
 QUIET_LIMIT_S = 60
 
 
-class Stalled(rows.Unavailable):
+class Stalled(Unavailable):
     """torchrun did not go on."""
 
 
 def grow_and_shrink(repetitions, options=(), kind=None):
-    """Idle time in ms of 2 to 3 nodes and back: {"grow": […], "shrink": […]}. `options`: more of torch_peer/train.py;
+    """Idle time in ms of 2 to 3 nodes and back: {"grow": […], "shrink": […]}. `options`: more of programs/train.py;
     `kind`: another Launch."""
     pairs = repeated(repetitions, lambda: grow_then_shrink(kind or Launch, options))
     return {"grow": [grow for grow, _ in pairs], "shrink": [shrink for _, shrink in pairs]}
@@ -90,13 +97,26 @@ def after_signal(number, nodes, collective_timeout_s=0, options=(), kind=None):
         return idle_ms(launch.steps(), event, time.monotonic())
 
 
+@functools.cache
 def python_with_torch():
     """Debian's torch belongs to the system's Python; one of pip may belong to another."""
     for python in (os.environ.get("ELASTICTRAIN_TORCH_PYTHON"), TORCH_ENVIRONMENT, sys.executable, "/usr/bin/python3"):
-        if python and os.path.exists(python) and subprocess.run([python, "-c", "import torch.distributed.run"], capture_output=True).returncode == 0:
+        if python and os.path.exists(python) and imports(python, "torch.distributed.run") is None:
             return python
-    raise rows.Unavailable("no Python has torch (scripts/setup.sh torch installs PyPI's, scripts/setup.sh bench Debian's; "
+    raise Unavailable("no Python has torch (scripts/setup.sh torch installs PyPI's, scripts/setup.sh bench Debian's; "
                            "ELASTICTRAIN_TORCH_PYTHON names another Python)")
+
+
+def imports(python, module):
+    """None, or why it does not."""
+    done = subprocess.run([python, "-c", f"import {module}"], capture_output=True, text=True)
+    return (done.stderr.strip().splitlines() or ["no reason"])[-1] if done.returncode != 0 else None
+
+
+def environment():
+    """Of PyTorch programs."""
+    return {"PYTHONPATH": os.pathsep.join([rows.PACKAGE, PROGRAMS]), "OMP_NUM_THREADS": "1", "GLOO_SOCKET_IFNAME": "lo",
+            "PYTHONWARNINGS": "ignore"}
 
 
 def busy_share():
@@ -115,7 +135,7 @@ def wait_until_quiet():
     deadline = time.monotonic() + QUIET_LIMIT_S
     while busy_share() > BUSY_SHARE:
         if time.monotonic() > deadline:
-            raise rows.Unavailable("other programs kept the machine too busy to measure torchrun")
+            raise Unavailable("other programs kept the machine too busy to measure torchrun")
 
 
 def free_port():
@@ -134,7 +154,7 @@ class Launch:
         wait_until_quiet()
         self.directory = tempfile.mkdtemp(prefix="et-torchrun-")
         self.port = free_port()
-        self.train = [os.path.join(PEER, "train.py"), "--collective-timeout-s", str(collective_timeout_s), *options]
+        self.train = [TRAIN, "--collective-timeout-s", str(collective_timeout_s), *options]
         self.agents = {}
         self.deadline = time.monotonic() + SCENARIO_LIMIT_S
 
@@ -142,11 +162,7 @@ class Launch:
         return self
 
     def __exit__(self, *unused):
-        for pid in self.pids():
-            try:
-                os.kill(pid, signal.SIGKILL)
-            except ProcessLookupError:
-                pass
+        signal_all(self.pids(), signal.SIGKILL)
         for agent in self.agents.values():
             agent.wait()
         shutil.rmtree(self.directory, ignore_errors=True)
@@ -160,7 +176,7 @@ class Launch:
 
     def add_node(self):
         node = f"n{len(self.agents)}"
-        argv = [self.python, os.path.join(PEER, "launch.py"), f"--nnodes=1:{MAX_NODES}", "--nproc_per_node=1", *TUNED,
+        argv = [self.python, TRAIN, "--launch", f"--nnodes=1:{MAX_NODES}", "--nproc_per_node=1", *TUNED,
                 f"--rdzv_id=bench{self.port}", "--rdzv_backend=c10d", f"--rdzv_endpoint=127.0.0.1:{self.port}", *self.train]
         # torch 2.15: without it rank 0 keeps its old address and a new node waits a minute in vain.
         self.agents[node] = self.launched(argv, node, TORCH_DISABLE_SHARE_RDZV_TCP_STORE="1")
@@ -223,3 +239,36 @@ class Launch:
     def last_line(self):
         with open(os.path.join(self.directory, "agent-n0.log"), errors="replace") as file:
             return (file.read().strip().splitlines() or ["no output"])[-1]
+
+
+class TorchftLaunch(Launch):
+    """One job of torchft on loopback. Its options are none."""
+
+    replaces_workers = False  # its launchers do
+    join_timeout_ms = 3_000
+
+    def __init__(self, *unused, **others):
+        python = python_with_torch()
+        if reason := imports(python, "torchft"):
+            raise Unavailable(f"{python} has no torchft ({reason}); pip install torchft-nightly")
+        super().__init__()
+        self.lighthouse = None
+
+    def __exit__(self, *unused):
+        if self.lighthouse is not None:
+            self.lighthouse.kill()
+            self.lighthouse.wait()
+        super().__exit__(*unused)
+
+    def add_node(self):
+        if self.lighthouse is None:
+            program = os.path.join(os.path.dirname(self.python), "torchft_lighthouse")
+            self.lighthouse = self.launched([program, *TUNED_TORCHFT, "--join_timeout_ms", str(self.join_timeout_ms),
+                                             "--bind", f"[::]:{self.port}"], "lighthouse")
+        node = f"n{len(self.agents)}"
+        self.agents[node] = self.launched([self.python, TRAIN, "--torchft"], node, TORCHFT_LIGHTHOUSE=f"http://127.0.0.1:{self.port}")
+
+
+def torchft_with(timeout_ms):
+    """The kind of job whose lighthouse has this --join_timeout_ms."""
+    return type("TorchftLaunch", (TorchftLaunch,), {"join_timeout_ms": timeout_ms})
