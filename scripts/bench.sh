@@ -1,13 +1,13 @@
 #!/usr/bin/env bash
 # Runs named benchmarks of the release build and prints a table, or one JSON object a row.
-# Usage: scripts/bench.sh [--json] [--list] [--repetitions N] NAME…    (NAME may be: all)
+# Usage: scripts/bench.sh [--json] [--list] [--record] [--page] [--repetitions N] NAME…    (NAME may be: all)
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
 building=yes
 for word in "$@"; do
   case "$word" in
-    --list | -h | --help) building=no ;;
+    --list | --page | -h | --help) building=no ;;
   esac
 done
 if [ "$building" = yes ]; then
