@@ -4,14 +4,16 @@ their own (train/session), so they talk over loopback."""
 
 import contextlib
 import glob
+import json
 import os
 import re
+import select
 import signal
 import subprocess
 import tempfile
+import time
 from statistics import median
 
-import nccl
 import peers
 import rows
 from changes import steps_of
@@ -25,12 +27,83 @@ RANK, OVERHEAD = (os.path.join(rows.BUILD, "tests", "gpu", name) for name in ("n
 PARAMETER_BYTES = int(os.environ.get("GPU_CHECK_BYTES", 100_000_000))
 
 
+# --- Ranks of NCCL by themselves
+
+class Stuck(Exception):
+    """A rank did not answer in time."""
+
+
+# For several ranks on one GPU, each a host of its own: over loopback, with few blocks each.
+ON_ONE_GPU = {"NCCL_SOCKET_IFNAME": "lo", "NCCL_IB_DISABLE": "1", "NCCL_NVLS_ENABLE": "0", "NCCL_MAX_CTAS": "2"}
+
+
+def environment_of(rank, **more):
+    names = {"NCCL_HOSTID": f"check-{rank}", "CUDA_MODULE_LOADING": "LAZY", "NCCL_RAS_ENABLE": "0",
+             "NCCL_RUNTIME_CONNECT": "0"}
+    return {**os.environ, **ON_ONE_GPU, **names, **more}
+
+
+class Rank:
+    def __init__(self, rank, **more):
+        self.process = subprocess.Popen([RANK], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+                                        env=environment_of(rank, **more))
+        self.buffer = b""
+
+    def say(self, *words):
+        self.process.stdin.write((" ".join(str(word) for word in words) + "\n").encode())
+        self.process.stdin.flush()
+
+    def answer(self, timeout=90):
+        until = time.monotonic() + timeout
+        while b"\n" not in self.buffer:
+            ready, _, _ = select.select([self.process.stdout], [], [], max(0, until - time.monotonic()))
+            piece = os.read(self.process.stdout.fileno(), 65536) if ready else b""
+            if not piece:
+                raise Stuck(f"no answer within {timeout} s" if not ready else "the process ended")
+            self.buffer += piece
+        line, self.buffer = self.buffer.split(b"\n", 1)
+        return json.loads(line)
+
+    def ask(self, *words, timeout=90):
+        self.say(*words)
+        return self.answer(timeout)
+
+    def signal(self, number):
+        self.process.send_signal(number)
+
+    def end(self):
+        self.process.kill()
+        self.process.wait()
+        self.process.stdin.close()
+        self.process.stdout.close()
+
+
+@contextlib.contextmanager
+def ranks(count=3, **more):
+    started = [Rank(rank, **more) for rank in range(count)]
+    try:
+        yield started
+    finally:
+        for rank in started:
+            rank.end()
+
+
+@contextlib.contextmanager
+def unique_id():
+    """In a process that is thrown away with the threads that the id leaves behind."""
+    helper = Rank("id")
+    try:
+        yield helper.ask("id")["id"]
+    finally:
+        helper.end()
+
+
 def facts():
     """What there is, or why nothing of this can be measured here."""
     if not os.path.exists(RANK):
         raise Unavailable(f"{RANK} is not built")
     asked = subprocess.run([RANK], input="facts\nquit\n", capture_output=True, text=True, timeout=60,
-                           env={**os.environ, **nccl.ON_ONE_GPU})
+                           env={**os.environ, **ON_ONE_GPU})
     if asked.returncode != 0:
         raise Unavailable(asked.stderr.strip().splitlines()[-1] if asked.stderr.strip() else "no GPU")
     return asked.stdout.strip()
@@ -50,7 +123,7 @@ def variables(**values):
 
 def on_gpu(**values):
     facts()
-    own = {name: os.environ.get(name, value) for name, value in nccl.ON_ONE_GPU.items()}
+    own = {name: os.environ.get(name, value) for name, value in ON_ONE_GPU.items()}
     return variables(**own, GPU_OVERHEAD_FLOATS=str(PARAMETER_BYTES // 4), **values)
 
 
@@ -97,9 +170,9 @@ def through_session(monitors=1):
 
 
 def bare(ranks=2):
-    with nccl.unique_id(RANK) as text:
+    with unique_id() as text:
         started = [subprocess.Popen([OVERHEAD, "bare", str(ranks), str(rank), text], stdout=subprocess.PIPE, text=True,
-                                    env=nccl.environment(rank)) for rank in range(ranks)]
+                                    env=environment_of(rank)) for rank in range(ranks)]
         try:
             return figure(started[0].communicate(timeout=180)[0])
         finally:
@@ -163,7 +236,7 @@ def result_of(what, config, pattern, environment, timeout=180):
 def accuracy_of(device, workers):
     config = job(workers=(workers, workers, workers), batch={"per_worker": 32 // workers},
                  trainer=optdigits(epochs=DIGITS_EPOCHS, device=device, eval_every_epochs=0))
-    return result_of(f"{device}, {workers} workers", config, "accuracy", nccl.ON_ONE_GPU, 120)
+    return result_of(f"{device}, {workers} workers", config, "accuracy", ON_ONE_GPU, 120)
 
 
 def trainer_lines(quick):
@@ -215,7 +288,7 @@ def libraries_of(python):
 
 def torch_environment(python, mode):
     paths = [path for path in (os.environ.get("LD_LIBRARY_PATH"), *libraries_of(python)) if path]
-    return {**nccl.ON_ONE_GPU, "PYTHONPATH": rows.PACKAGE, "ELASTICTRAIN_LIBRARY": rows.LIBRARY, "LD_LIBRARY_PATH": ":".join(paths),
+    return {**ON_ONE_GPU, "PYTHONPATH": rows.PACKAGE, "ELASTICTRAIN_LIBRARY": rows.LIBRARY, "LD_LIBRARY_PATH": ":".join(paths),
             "ET_MODE": mode, "ET_DEVICE": device(), "PYTHONWARNINGS": "ignore"}
 
 

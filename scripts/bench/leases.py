@@ -3,7 +3,6 @@ the runs are measured. And the cluster alone, with stand-ins of runs."""
 
 import json
 import os
-import selectors
 import socket
 import tempfile
 import time
@@ -156,25 +155,22 @@ def suspend_to_file(repetitions, step):
 # --- The cluster alone
 
 class Runs:
-    """Stand-ins of many runs on one thread: each holds what it is leased, and reports as often as a real run does."""
+    """Stand-ins of many runs: each holds what it is leased, and reports as often as a real run does."""
 
     PERIOD_S = 1.0
 
-    def __init__(self, case, path):
-        self.path = path
-        self.selector = selectors.DefaultSelector()
-        self.runs = {}
-        case.addCleanup(self.close)
+    def __init__(self, cluster):
+        self.cluster, self.runs, self.reported = cluster, {}, {}
 
     def join(self, name):
-        connection = socket.socket(socket.AF_UNIX)
-        connection.connect(self.path)
-        self.runs[name] = {"socket": connection, "rest": b"", "lease": 0, "slots": [], "due": time.monotonic()}
-        self.selector.register(connection, selectors.EVENT_READ, name)
-        self.send(name, {"command": "join", "protocol": 1, "job": None, "run": name, "directory": f"/nowhere/{name}",
-                         "pid": os.getpid(), "min": 1, "max": 4, "start": 1, "lease": 0, "holds": [],
-                         "samples_total": 10_000_000, "suspend": [],
-                         "wishes": {"one_host": False, "most_hosts": 0, "hosts": []}})
+        self.runs[name] = self.cluster.stand_in(run=name, directory=f"/nowhere/{name}", samples_total=10_000_000).join()
+        self.reported[name] = (0, time.monotonic())
+
+    def slots(self, name):
+        return self.runs[name].leased()[1]
+
+    def end(self, name):
+        self.runs.pop(name).send({"ended": {"status": 0}})
 
     def serve(self, until, timeout_s):
         """Answers the cluster until the condition holds. Returns how long that took."""
@@ -182,48 +178,20 @@ class Runs:
         while not until():
             if time.monotonic() - began > timeout_s:
                 raise RuntimeError("the cluster did not do in time what was waited for")
-            for key, _ in self.selector.select(0.001):
-                self._read(key.data)
             for name, run in self.runs.items():
-                if time.monotonic() >= run["due"]:
-                    self._report(name)
+                version, due = self.reported[name]
+                lease, slots = run.leased()
+                if lease != version or time.monotonic() >= due:
+                    workers = len(slots)
+                    rates = [{"workers": workers, "hosts": 1, "samples_per_s": 100.0 * workers, "views": 5}] if workers else []
+                    run.report(lease, slots, rates=rates)
+                    self.reported[name] = (lease, time.monotonic() + self.PERIOD_S)
+            time.sleep(0.001)
         return time.monotonic() - began
 
     def serve_for(self, seconds):
         end = time.monotonic() + seconds
         self.serve(lambda: time.monotonic() > end, seconds + 40)
-
-    def close(self):
-        for run in self.runs.values():
-            run["socket"].close()
-        self.selector.close()
-
-    def send(self, name, message):
-        self.runs[name]["socket"].sendall(json.dumps(message).encode() + b"\n")
-
-    def _read(self, name):
-        run = self.runs[name]
-        received = run["socket"].recv(1 << 16)
-        if not received:
-            self.selector.unregister(run["socket"])
-            run["due"] = float("inf")
-            return
-        *lines, run["rest"] = (run["rest"] + received).split(b"\n")
-        for message in map(json.loads, lines):
-            if "lease" in message:
-                run["lease"] = message["lease"]["version"]
-                run["slots"] = [slot for host in message["lease"]["slots"] for slot in host["slots"]]
-                self._report(name)
-
-    def _report(self, name):
-        run = self.runs[name]
-        run["due"] = time.monotonic() + self.PERIOD_S
-        workers = len(run["slots"])
-        rates = [{"workers": workers, "hosts": 1, "samples_per_s": 100.0 * workers, "views": 5}] if workers else []
-        holds = [{"host": "localhost", "slots": run["slots"]}] if workers else []
-        self.send(name, {"report": {"lease": run["lease"], "holds": holds, "phase": "training" if workers else "waiting",
-                                    "workers": workers, "step": 1, "samples": 1, "samples_total": None, "rates": rates,
-                                    "memory_bytes": 0, "wants": None, "lost_hosts": []}})
 
 
 def submit_many(path, count):
@@ -247,10 +215,10 @@ def cluster_200(repetitions):
     decisions, looks = [], []
     with Cleanups() as case:
         cluster = Cluster(case, slots=running, limits={"queued": 5000}).start()
-        runs = Runs(case, cluster.socket_path())
+        runs = Runs(cluster)
         for number in range(running):
             runs.join(f"run-{number}")
-        runs.serve(lambda: all(len(run["slots"]) == 1 for run in runs.runs.values()), 60)
+        runs.serve(lambda: all(len(runs.slots(name)) == 1 for name in runs.runs), 60)
         submit_many(cluster.socket_path(), queued)
         first = [f"first-{turn}" for turn in range(max(3, repetitions))]
         for name in first:
@@ -262,9 +230,9 @@ def cluster_200(repetitions):
         runs.serve_for(seconds)
         used = (cpu_s([cluster.process.pid]) - before) / seconds
         for turn in range(len(first)):
-            runs.send(f"run-{turn}", {"ended": {"status": 0}})
-            decisions.append(1000 * runs.serve(lambda: any(runs.runs[one]["slots"] for one in first[turn:]), 30) - GATHERING_MS)
-            first.sort(key=lambda one: -len(runs.runs[one]["slots"]))
+            runs.end(f"run-{turn}")
+            decisions.append(1000 * runs.serve(lambda: any(runs.slots(one) for one in first[turn:]), 30) - GATHERING_MS)
+            first.sort(key=lambda one: -len(runs.slots(one)))
             asked = time.monotonic()
             cluster.do("queue")
             looks.append(1000 * (time.monotonic() - asked))
