@@ -78,7 +78,7 @@ def topologies(repetitions):
         return {cell["bytes"]: median(cell["us"]) for cell in cells}
 
     for ranks in (3, 8):
-        rounds = in_turn(max(3, repetitions), {name: lambda name=name: times_of(ranks, name) for name in TOPOLOGIES})
+        rounds = in_turn(max(3, repetitions), TOPOLOGIES, lambda name: times_of(ranks, name))
         for size in TOPOLOGY_SIZES:
             times = {name: [found[size] for found in rounds[name]] for name in TOPOLOGIES}
             for name in TOPOLOGIES[1:]:
@@ -100,7 +100,7 @@ def encryption_cost(repetitions):
                                    "--sizes", ENCRYPTED_BYTES)[0]["us"])
 
     for ranks in (2, 4):
-        times = in_turn(max(5, repetitions), {level: lambda level=level: us_of(ranks, level) for level in ("none", *ENCRYPTION_TARGETS)})
+        times = in_turn(max(5, repetitions), ("none", *ENCRYPTION_TARGETS), lambda level: us_of(ranks, level))
         for level, most in ENCRYPTION_TARGETS.items():
             yield below(f"encryption-cost/{ranks}-ranks-{level}", ratios(times[level], times["none"]), "times", most,
                         f"{spread(times[level])} us, in clear {spread(times['none'])} us; loopback, 25 MiB")
@@ -209,7 +209,7 @@ def pair_averaging(repetitions):
             time.sleep(WINDOW_S)
             return BATCH * sum(begin <= record["t"] < begin + WINDOW_S for record in run.steps()) / WINDOW_S
 
-    found = in_turn(repetitions, {strategy: lambda strategy=strategy: samples_per_s(strategy) for strategy in ("s-sgd", "pair-averaging")})
+    found = in_turn(repetitions, ("s-sgd", "pair-averaging"), samples_per_s)
     yield at_least("pair-averaging", ratios(found["pair-averaging"], found["s-sgd"]), "times s-sgd", 2.5, f"samples/s: {in_words(found)}; "
                    f"{SLOW_WORKERS} workers, one computes {SLOW_FACTOR} times as long")
 
@@ -231,7 +231,7 @@ def synchronization(repetitions):
     for link, slow in itertools.product(("100mbit", "20mbit"), (None, 4)):
         trainer = {"slow": f"2:{slow}"} if slow else {}
         with hosts(4, rate=link) as lab:
-            found = in_turn(repetitions, {strategy: lambda strategy=strategy: rate_of(lab, strategy, trainer) for strategy in STRATEGIES})
+            found = in_turn(repetitions, STRATEGIES, lambda strategy: rate_of(lab, strategy, trainer))
         beside = f"one worker computes {slow} times as long" if slow else "equal workers"
         yield shown(f"synchronization/{link}{'-slow-worker' if slow else ''}", ratios(found["pair-averaging"], found["s-sgd"]),
                     "times s-sgd", f"steps/s: {in_words(found)}; {beside}; 4 hosts, {MODEL_BYTES:,} bytes")

@@ -52,25 +52,12 @@ def say(text=""):
 
 
 def driver():
-    try:
-        asked = subprocess.run(["nvidia-smi", "--query-gpu=driver_version,name", "--format=csv,noheader"],
-                               capture_output=True, text=True, timeout=30)
-        return "; ".join(asked.stdout.strip().splitlines()) or "unknown"
-    except (OSError, subprocess.TimeoutExpired):
-        return "no nvidia-smi"
-
-
-def gpus():
-    asked = subprocess.run(["nvidia-smi", "--list-gpus"], capture_output=True, text=True, timeout=30)
-    return len(asked.stdout.strip().splitlines())
+    return "; ".join(rows.gpus()) or "no nvidia-smi"
 
 
 def ranks_share_a_gpu():
     """Their kernels take turns then, so that speeds say nothing."""
-    try:
-        return gpus() < 2
-    except (OSError, subprocess.TimeoutExpired):
-        return True
+    return len(rows.gpus()) < 2
 
 
 # --- NVIDIA's multi-process service: kernels of several processes run side by side on one GPU, where they would take turns otherwise, so

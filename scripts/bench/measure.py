@@ -55,12 +55,12 @@ def json_lines(*argv, **options):
     return [json.loads(line) for line in lines_of(*argv, **options) if line.startswith("{")]
 
 
-def in_turn(rounds, ways):
-    """{name: what each round gave} of {name: a way to measure}: interleaved, each second round backwards."""
-    found = {name: [] for name in ways}
+def in_turn(rounds, ways, measure=None):
+    """{way: what each round gave}, interleaved, each second round backwards. `measure` takes a way; without it {way: function}."""
+    found = {way: [] for way in ways}
     for number in range(rounds):
-        for name, way in list(ways.items())[::-1 if number % 2 else 1]:
-            found[name].append(way())
+        for way in list(ways)[::-1 if number % 2 else 1]:
+            found[way].append(measure(way) if measure else ways[way]())
     return found
 
 

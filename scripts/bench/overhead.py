@@ -63,7 +63,7 @@ def checkpoint_cost(repetitions):
 
     for compute, name in (("spin", "busy-cores"), ("sleep", "idle-cores")):
         sizes = set()
-        found = in_turn(max(5, repetitions), {way: lambda way=way: step_s(compute, way) for way in (False, True)})
+        found = in_turn(max(5, repetitions), (False, True), lambda writes: step_s(compute, writes))
         yield below(f"checkpoint-cost/{name}", [ratio - 100 for ratio in ratios(found[True], found[False], 100)], "%", 2,
                     f"slow-down; a checkpoint of {max(sizes) / 1e6:.0f} MB every {every} steps of "
                     f"{spread([1000 * time for time in found[False]])} ms, 2 workers")

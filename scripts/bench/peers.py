@@ -22,7 +22,7 @@ import tempfile
 import time
 
 import rows
-from harness import signal_all
+from harness import environ_of, signal_all
 from measure import idle_ms
 from rows import PROGRAMS, Unavailable
 
@@ -45,8 +45,7 @@ class Stalled(Unavailable):
 def grow_and_shrink(repetitions, options=(), kind=None):
     """Idle time in ms of 2 to 3 nodes and back: {"grow": […], "shrink": […]}. `options`: more of programs/train.py;
     `kind`: another Launch."""
-    pairs = repeated(repetitions, lambda: grow_then_shrink(kind or Launch, options))
-    return {"grow": [grow for grow, _ in pairs], "shrink": [shrink for _, shrink in pairs]}
+    return dict(zip(("grow", "shrink"), zip(*repeated(repetitions, lambda: grow_then_shrink(kind or Launch, options)))))
 
 
 def killed_worker(repetitions, options=(), kind=None):
@@ -190,15 +189,8 @@ class Launch:
     def pids(self):
         """The agents, and all processes that have this run's directory in their environment: the workers."""
         mark = f"RUN_DIR={self.directory}".encode()
-        found = {agent.pid for agent in self.agents.values() if agent.poll() is None}
-        for path in glob.glob("/proc/[0-9]*/environ"):
-            try:
-                with open(path, "rb") as file:
-                    if mark in file.read().split(b"\0"):
-                        found.add(int(path.split("/")[2]))
-            except OSError:
-                pass
-        return found
+        return {agent.pid for agent in self.agents.values() if agent.poll() is None} | {
+            pid for pid in map(int, filter(str.isdigit, os.listdir("/proc"))) if mark in environ_of(pid).split(b"\0")}
 
     def steps(self):
         """All complete records of all workers; a worker that was killed may leave part of a line."""

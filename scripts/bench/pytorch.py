@@ -51,7 +51,7 @@ def torch_steps(repetitions):
     torchrun = [python, "-m", "torch.distributed.run", "--standalone", "--nproc_per_node=2", RESNET]
     ways = {"torchrun": [*torchrun, "ddp"], "no-exchange": [*torchrun, "alone"], "two-lines": [*launcher, RESNET, "elastic"],
             "unmodified": [*launcher, "-m", "elastictrain.torch", RESNET, "ddp"]}
-    found = in_turn(repetitions, {name: lambda argv=argv: steps_per_s(argv) for name, argv in ways.items()})
+    found = in_turn(repetitions, ways, lambda name: steps_per_s(ways[name]))
     steps = {name: f"{spread(rates)} steps/s" for name, rates in found.items()}
     yield shown("torch-steps/torchrun", found["torchrun"], "steps/s", "DDP over Gloo")
     yield shown("torch-steps/no-exchange", ratios(found["no-exchange"], found["torchrun"]), "times",
@@ -102,7 +102,7 @@ def end(started):
      "the package against the bare calls, 2 workers, steps of about 20 ms: ≤ 2 % of a step")
 def torch_overhead(repetitions):
     argv = [BINARY, "run", "-n", "2", "--", python_with_torch(), ELASTIC, "overhead"]
-    found = in_turn(min(3, repetitions), {name: lambda name=name: steps_per_s([*argv, name]) for name in ("bare", "package")})
+    found = in_turn(min(3, repetitions), ("bare", "package"), lambda name: steps_per_s([*argv, name]))
     yield below("torch-overhead", [ratio - 100 for ratio in ratios(found["bare"], found["package"], 100)], "% of a step", 2,
                 f"of each pair; bare calls {spread([1000 / rate for rate in found['bare']])} ms a step, 2 workers")
 

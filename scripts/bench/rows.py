@@ -3,7 +3,6 @@ that it fills, what it measures, and its targets. What such a function hands bac
 
 import dataclasses
 import os
-import shutil
 import subprocess
 import sys
 import traceback
@@ -78,8 +77,8 @@ class Value:
 
 
 def of(name, value, unit, target, is_met, detail):
-    """A list stands for its median, and its range is told."""
-    if isinstance(value, list):
+    """Several stand for their median, and its range is told."""
+    if isinstance(value, (list, tuple)):
         detail = f"{spread(value)} {unit}; {detail}".rstrip("; ")
         value = median(value)
     return Value(name, value, unit, target, None if is_met is None else bool(is_met(value)), detail)
@@ -130,11 +129,12 @@ def spread(values):
 
 def gpus():
     """Name and driver of each."""
-    if shutil.which("nvidia-smi") is None:
+    try:
+        asked = subprocess.run(["nvidia-smi", "--query-gpu=name,driver_version", "--format=csv,noheader"], capture_output=True, text=True,
+                               timeout=30)
+        return asked.stdout.strip().splitlines()
+    except (OSError, subprocess.TimeoutExpired):
         return []
-    asked = subprocess.run(["nvidia-smi", "--query-gpu=name,driver_version", "--format=csv,noheader"], capture_output=True, text=True,
-                           timeout=30)
-    return asked.stdout.strip().splitlines()
 
 
 def machine():

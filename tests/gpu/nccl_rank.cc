@@ -1,5 +1,5 @@
 // One process that executes NCCL commands from its standard input, one per line, and answers each with a JSON line.
-// scripts/bench/nccl.py starts several of them on one GPU (a distinct NCCL_HOSTID each) to find out how NCCL
+// scripts/bench/gpu_check.py starts several of them on one GPU (a distinct NCCL_HOSTID each) to find out how NCCL
 // behaves when one is killed, stopped or late.
 #include <algorithm>
 #include <atomic>
