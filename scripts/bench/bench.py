@@ -99,24 +99,24 @@ def machine_key(results, description):
 
 def told(line, values):
     """What was measured, in words."""
-    def one(value, with_detail):
+    def one(value, detail=""):
         label = value.name.removeprefix(line).strip("/-")
-        return (f"{label} {value.text()}".strip() + (" (**not met**)" if value.met is False else "")
-                + (f": {value.detail}" if with_detail and value.detail else ""))
+        return f"{label} {value.text()}".strip() + (f" {detail}" if detail else "") + (" (**not met**)" if value.met is False else "")
 
     if len(values) <= FEW:
-        return "; ".join(one(value, True) for value in values)
+        return "; ".join(one(value, value.told()) for value in values)
     judged = [value for value in values if value.met is not None]
-    missed = ", ".join(one(value, False) for value in judged if not value.met)
-    return f"{len(values)} values, {sum(value.met for value in judged)} of {len(judged)} targets met" + (f"; {missed}" if missed else "")
+    missed = "".join(f"; {one(value)}" for value in judged if not value.met)
+    return f"{len(values)} values, {sum(value.met for value in judged)} of {len(judged)} targets met{missed}"
 
 
 def commit():
-    """Of the tree that was measured; with + if it has changes."""
+    """Of the tree that was measured; with + if more than figures have changed in it."""
     def git(*words):
         return subprocess.run(["git", "-C", rows.ROOT, *words], capture_output=True, text=True).stdout.strip()
 
-    return git("rev-parse", "--short", "HEAD") + ("+" if git("status", "--porcelain", "--untracked-files=no") else "")
+    changed = git("status", "--porcelain", "--untracked-files=no", ".", *(f":!{path}" for path in (RESULTS, PAGE)))
+    return git("rev-parse", "--short", "HEAD") + ("+" if changed else "")
 
 
 def record(results, name, values, command, machine):
@@ -132,7 +132,7 @@ def record(results, name, values, command, machine):
         result = {"measured": told(line, measured), "met": all(marks) if marks else None, "date": datetime.date.today().isoformat(),
                   "machine": machine, "command": command, "commit": commit(), "values": [value.fields() for value in own]}
         if "table" in results["lines"].get(line, {}):
-            result["table"] = [["value", "measured", "target", "detail"], *([value.name, value.text(), value.target, value.detail]
+            result["table"] = [["value", "measured", "target", "detail"], *([value.name, value.text(), value.target, value.told()]
                                                                             for value in own)]
         results["lines"][line] = result
     return left
@@ -179,7 +179,7 @@ def parse():
     options = parser.parse_args()
     unknown = [name for name in options.names if name not in rows.TABLE and name != "all"]
     if unknown:
-        near = difflib.get_close_matches(unknown[0], rows.TABLE, 1)
+        near = difflib.get_close_matches(unknown[0], rows.TABLE, 1, 0.75)
         parser.error(f"unknown benchmark {', '.join(unknown)}; " + (f"did you mean {near[0]}? " if near else "") + "--list shows the names")
     if not options.names and not options.list and not options.page:
         parser.error("name a benchmark, or 'all'; --list shows the names")
@@ -191,7 +191,7 @@ def show(value, as_json):
         print(json.dumps(value.fields()), flush=True)
         return
     met = {True: "met", False: "NOT MET", None: "-"}[value.met]
-    print(f"{value.name:<34} {value.text():>16}  {value.target:<22} {met:<8} {value.detail}", flush=True)
+    print(f"{value.name:<34} {value.text():>16}  {value.target:<22} {met:<8} {value.told()}", flush=True)
 
 
 def main():

@@ -359,7 +359,7 @@ def row(name, repetitions):
         for found in rows.measure(name, repetitions):
             met = {True: "met", False: "**not met**", None: "-"}[found.met]
             yield found.met is not False and found.value is not None, (
-                f"{found.name}: {found.text()}; must {found.target or '-'}: {met}; {found.detail}")
+                f"{found.name}: {found.text()}; must {found.target or '-'}: {met}; {found.told()}")
     return lines
 
 

@@ -68,20 +68,28 @@ class Value:
     target: str = ""
     met: bool | None = None  # None: there is nothing to compare with here
     detail: str = ""
+    every: tuple = ()  # of which `value` is the median
 
     def fields(self):
-        return {**dataclasses.asdict(self), "value": None if self.value is None else round(self.value, 4)}
+        return {**dataclasses.asdict(self), "value": None if self.value is None else round(self.value, 4),
+                "every": [round(one, 4) for one in self.every]}
 
     def text(self):
         return "-" if self.value is None else f"{self.value:.4g} {self.unit}".rstrip()
 
+    def range(self):
+        return f"{range_of(self.every)}, {len(self.every)} times" if self.every else ""
+
+    def told(self):
+        """Range and detail."""
+        return "; ".join(text for text in (self.range(), self.detail) if text)
+
 
 def of(name, value, unit, target, is_met, detail):
-    """Several stand for their median, and its range is told."""
-    if isinstance(value, (list, tuple)):
-        detail = f"{spread(value)} {unit}; {detail}".rstrip("; ")
-        value = median(value)
-    return Value(name, value, unit, target, None if is_met is None else bool(is_met(value)), detail)
+    """Several stand for their median."""
+    every = tuple(value) if isinstance(value, (list, tuple)) else ()
+    value = median(every) if every else value
+    return Value(name, value, unit, target, None if is_met is None else bool(is_met(value)), detail, every)
 
 
 def below(name, value, unit, limit, detail=""):
@@ -120,11 +128,19 @@ def measure(name, repetitions):
         return [Value(name, None, met=False, detail=f"failed: {error}")]
 
 
+def digits_of(values):
+    """Behind the point, so that three digits of the median count."""
+    return 0 if all(isinstance(value, int) for value in values) else sum(abs(median(values)) < limit for limit in (1, 10, 100))
+
+
+def range_of(values):
+    digits = digits_of(values)
+    return f"[{min(values):.{digits}f}–{max(values):.{digits}f}]"
+
+
 def spread(values):
-    """Median with its range, with three digits that count."""
-    middle = median(values)
-    digits = 0 if all(isinstance(value, int) for value in values) else sum(abs(middle) < limit for limit in (1, 10, 100))
-    return f"{middle:.{digits}f} [{min(values):.{digits}f}-{max(values):.{digits}f}] n={len(values)}"
+    """Median with its range, for a detail."""
+    return f"{median(values):.{digits_of(values)}f} {range_of(values)}"
 
 
 def gpus():

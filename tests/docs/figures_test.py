@@ -81,7 +81,7 @@ class Recording(unittest.TestCase):
         results, left = self.record("cold-start", [rows.below("cold-start", [0.1, 0.7, 0.8], "s", 0.5, "generated data")])
         line = results["lines"]["cold-start"]
         self.assertEqual((left, line["met"], line["machine"]), ([], False, "X"))
-        self.assertEqual(line["measured"], "0.7 s (**not met**): 0.700 [0.100-0.800] n=3 s; generated data")
+        self.assertEqual(line["measured"], "0.7 s [0.100–0.800], 3 times; generated data (**not met**)")
         self.assertIn(f"| {line['measured']} | {line['date']}, X, {line['commit']} |", bench.written(PAGE, results))
         self.assertEqual({**results["lines"], "cold-start": None}, {**RESULTS["lines"], "cold-start": None})
 
