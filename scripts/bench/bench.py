@@ -115,7 +115,7 @@ def commit():
     def git(*words):
         return subprocess.run(["git", "-C", rows.ROOT, *words], capture_output=True, text=True).stdout.strip()
 
-    changed = git("status", "--porcelain", "--untracked-files=no", ".", *(f":!{path}" for path in (RESULTS, PAGE)))
+    changed = git("status", "--porcelain", "--untracked-files=no", ".", *(f":!{os.path.relpath(path, rows.ROOT)}" for path in (RESULTS, PAGE)))
     return git("rev-parse", "--short", "HEAD") + ("+" if changed else "")
 
 
