@@ -223,20 +223,21 @@ def wrong_with(run):
     return f"NCCL was not used: {notes[0]}" if notes else ""
 
 
-def result_of(what, config, pattern, environment, timeout=180):
-    """The number that a run which ends well has printed or noted."""
+def result_of(what, config, found_in, environment, timeout=180):
+    """The last number that a run has said, which must end well."""
     with Run(config, environment=environment) as run:
-        status = run.wait(timeout)
-        found = re.findall(pattern, run.text()) or [note["value"] for note in run.events("note", key=pattern)]
-        if status != 0 or not found or (problem := wrong_with(run)):
-            raise RuntimeError(f"{what}: {problem if status == 0 and found else f'status {status}: {run.text()[-300:]}'}")
+        status, found = run.wait(timeout), found_in(run)
+        problem = wrong_with(run) if status == 0 and found else f"status {status}: {run.text()[-300:]}"
+        if problem:
+            raise RuntimeError(f"{what}: {problem}")
         return float(found[-1])
 
 
 def accuracy_of(device, workers):
     config = job(workers=(workers, workers, workers), batch={"per_worker": 32 // workers},
                  trainer=optdigits(epochs=DIGITS_EPOCHS, device=device, eval_every_epochs=0))
-    return result_of(f"{device}, {workers} workers", config, "accuracy", ON_ONE_GPU, 120)
+    return result_of(f"{device}, {workers} workers", config, lambda run: [note["value"] for note in run.events("note", key="accuracy")],
+                     ON_ONE_GPU, 120)
 
 
 def trainer_lines(quick):
@@ -293,9 +294,13 @@ def torch_environment(python, mode):
 
 
 def same_as_one(python, mode):
-    one, two = (result_of(f"{mode}, {workers} workers", job(workers=(workers, workers, workers), command=[python, PROGRAM],
-                                                            batch={"per_worker": 64 // workers}, audit={"every_steps": 10}),
-                          r"loss=(\S+)", {**torch_environment(python, mode), "ET_STEPS": str(STEPS)}) for workers in (1, 2))
+    def loss_of(workers):
+        config = job(workers=(workers, workers, workers), command=[python, PROGRAM], batch={"per_worker": 64 // workers},
+                     audit={"every_steps": 10})
+        return result_of(f"{mode}, {workers} workers", config, lambda run: re.findall(r"loss=(\S+)", run.text()),
+                         {**torch_environment(python, mode), "ET_STEPS": str(STEPS)})
+
+    one, two = loss_of(1), loss_of(2)
     return abs(two - one) <= MODES[mode] * one, (
         f"{mode}: loss after {STEPS} steps {one:.4f} with one worker, {two:.4f} with two on the same global batches "
         f"(at most {100 * MODES[mode]:g} % apart)")

@@ -304,7 +304,7 @@ def restarted(sizes, seconds):
                     run.signal(signal.SIGTERM)
                     run.wait(60)
                 runs.append(Run(sleeping(size, size, 36_000, hosts={"list": ["localhost:16"]},
-                                         checkpoint={"directory": directory, "interval_steps": 1000})).start())
+                                         checkpoint={"directory": directory, "interval_steps": 1000, "adopt": True})).start())
                 case.callback(runs[-1].kill)
             if began is None:
                 wait_until(lambda: len(times()) > 3, 60, "its first steps")

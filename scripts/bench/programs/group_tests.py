@@ -27,7 +27,7 @@ from torch.testing._internal import common_utils  # noqa: E402
 class Run:
     """Of a script, as the process group sees it."""
 
-    is_started, takeover = True, None
+    is_started, takeover, is_in_pass = True, None, False
 
     def __init__(self, session):
         self.session, self._plane = session, Plane(session)
