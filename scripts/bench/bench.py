@@ -49,18 +49,17 @@ def table(head, *lines):
     return cells(*head) + "|" + len(head) * "---|" + "\n" + "".join(cells(*line) for line in lines)
 
 
-def target_of(line):
-    return rows.TABLE[line.partition("/")[0]].lines[line][1]
-
-
-def when(result):
-    return ", ".join(text for text in (result.get(key) for key in ("date", "machine", "commit", "note")) if text)
+def row_of(line):
+    return rows.TABLE[line.partition("/")[0]]
 
 
 def lines_of(section, results):
     """Of the page: those that have been measured, in the order of the results."""
-    return [(f"`{line.partition('/')[0]}`", target_of(line), result["measured"], when(result)) for line, result in results["lines"].items()
-            if result.get("measured") and rows.TABLE[line.partition("/")[0]].lines[line][0] == section]
+    for line, result in results["lines"].items():
+        place, target = row_of(line).lines[line]
+        if place == section and result.get("measured"):
+            when = ", ".join(result[key] for key in ("date", "machine", "commit", "note") if result.get(key))
+            yield f"`{row_of(line).name}`", target, result["measured"], when
 
 
 def content(mark, results):
@@ -115,7 +114,8 @@ def commit():
     def git(*words):
         return subprocess.run(["git", "-C", rows.ROOT, *words], capture_output=True, text=True).stdout.strip()
 
-    changed = git("status", "--porcelain", "--untracked-files=no", ".", *(f":!{os.path.relpath(path, rows.ROOT)}" for path in (RESULTS, PAGE)))
+    figures = [f":!{os.path.relpath(path, rows.ROOT)}" for path in (RESULTS, PAGE)]
+    changed = git("status", "--porcelain", "--untracked-files=no", ".", *figures)
     return git("rev-parse", "--short", "HEAD") + ("+" if changed else "")
 
 
@@ -174,13 +174,13 @@ def parse():
     parser.add_argument("--list", action="store_true", help="the names, in the order of the page")
     parser.add_argument("--repetitions", type=int, default=5, metavar="N", help="medians of N (default 5)")
     parser.add_argument("--record", action="store_true",
-                        help="keep what is measured: write scripts/bench/results.json, and the tables of scripts/bench/README.md from it")
-    parser.add_argument("--page", action="store_true", help="write the tables of scripts/bench/README.md from scripts/bench/results.json")
+                        help="keep what is measured: write scripts/bench/results.json, and from it the tables of README.md beside it")
+    parser.add_argument("--page", action="store_true", help="write the tables of scripts/bench/README.md from results.json")
     options = parser.parse_args()
     unknown = [name for name in options.names if name not in rows.TABLE and name != "all"]
     if unknown:
-        near = difflib.get_close_matches(unknown[0], rows.TABLE, 1, 0.75)
-        parser.error(f"unknown benchmark {', '.join(unknown)}; " + (f"did you mean {near[0]}? " if near else "") + "--list shows the names")
+        near = "".join(f"did you mean {name}? " for name in difflib.get_close_matches(unknown[0], rows.TABLE, 1, 0.75))
+        parser.error(f"unknown benchmark {', '.join(unknown)}; {near}--list shows the names")
     if not options.names and not options.list and not options.page:
         parser.error("name a benchmark, or 'all'; --list shows the names")
     return options
