@@ -84,8 +84,8 @@ def swap_small(repetitions):
 @row("swap-own-data", "changes of size", "the same with 600 MB of state and the program's own data at each step's begin",
      "600 MB of state, steps of 400 ms that begin with 4 KB of the program's own data: ≤ 20 ms")
 def swap_own_data(repetitions):
-    words = [sys.executable, os.path.join(rows.PROGRAMS, "sleeper.py"), "--state-bytes", "600000000", "--step-s", "0.4", "--own-bytes", "4096"]
-    config = job(workers=(1, 2, 4), command=words, batch={"per_worker": 8}, audit={"every_steps": 0})
+    words = ["--state-bytes", "600000000", "--step-s", "0.4", "--own-bytes", "4096"]
+    config = job(workers=(1, 2, 4), command=[sys.executable, os.path.join(rows.PROGRAMS, "sleeper.py"), *words], batch={"per_worker": 8}, audit={"every_steps": 0})
     return idle_values("swap-own-data", swap_changes(config, repetitions, {"PYTHONPATH": rows.PACKAGE}), lambda kind, step: 20)
 
 
@@ -104,7 +104,7 @@ def resize_latency(repetitions):
 def latencies(repetitions, spares):
     """Growing from 2 to 3 again and again: the changes, and how long each new worker took to be ready by itself. Half a second
     of start-up stands for a program that loads its libraries and data; import torch takes longer."""
-    config = steps_of({**SMALL, "compute_us_per_sample": 6_000, "startup_delay_ms": 500}, workers=(1, 2, 3), hosts={"list": ["localhost:4"]})
+    config = steps_of({**SMALL, "compute_us_per_sample": 6_000, "startup_delay_ms": 500}, (1, 2, 3), hosts={"list": ["localhost:4"]})
     config["workers"]["spares"] = spares
     changes, startup = [], []
     with training(config, 2) as run:

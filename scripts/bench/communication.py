@@ -177,8 +177,8 @@ WINDOW_S = 12
 def link_job(lab, trainer=None, **sections):
     """One worker a host; 16 ms of compute a step, if nothing else is said."""
     size = len(lab.hosts)
-    return job(workers=(1, size, size), trainer=synthetic(**{"parameter_bytes": MODEL_BYTES, "gradient": "constant", **(trainer or {})}),
-               hosts={"list": [f"{host.name}:1" for host in lab.hosts]}, **sections)
+    changes = {"parameter_bytes": MODEL_BYTES, "gradient": "constant", **(trainer or {})}
+    return job(workers=(1, size, size), trainer=synthetic(**changes), hosts={"list": [f"{host.name}:1" for host in lab.hosts]}, **sections)
 
 
 def warmed_up(run, size):
@@ -210,8 +210,8 @@ def pair_averaging(repetitions):
             return BATCH * sum(begin <= record["t"] < begin + WINDOW_S for record in run.steps()) / WINDOW_S
 
     found = in_turn(repetitions, ("s-sgd", "pair-averaging"), samples_per_s)
-    yield at_least("pair-averaging", ratios(found["pair-averaging"], found["s-sgd"]), "times s-sgd", 2.5, f"samples/s: {in_words(found)}; "
-                   f"{SLOW_WORKERS} workers, one computes {SLOW_FACTOR} times as long")
+    yield at_least("pair-averaging", ratios(found["pair-averaging"], found["s-sgd"]), "times s-sgd", 2.5,
+                   f"samples/s: {in_words(found)}; {SLOW_WORKERS} workers, one computes {SLOW_FACTOR} times as long")
 
 
 def in_words(found):

@@ -345,8 +345,8 @@ def torch_lines(quick):
 
 
 @row("gpu-torch", "GPUs", "ResNet-50 and GPT-2 with elastictrain.torch beside DDP on a GPU, steps a second",
-     "ResNet-50 and GPT-2 in mixed precision, GPT-2 compiled too, two workers: ≥ 98 % of DDP's steps a second with the same samples; both "
-     "sides' sums run over NCCL, which its log shows")
+     "ResNet-50 and GPT-2 in mixed precision, GPT-2 compiled too, two workers: ≥ 98 % of DDP's steps a second with the same "
+     "samples; both sides' sums run over NCCL, which its log shows")
 def gpu_torch(repetitions):
     """Steps a second of two workers, beside DDP in turn, with the same samples and the same settings of NCCL."""
     python = python_on_device()
@@ -370,7 +370,8 @@ def step_of(python, argv):
     with tempfile.TemporaryDirectory(prefix="et-state-") as folder:
         own = {"ELASTICTRAIN_STATE_DIR": folder, "NCCL_DEBUG": "INFO", "NCCL_DEBUG_SUBSYS": "INIT",
                "NCCL_DEBUG_FILE": os.path.join(folder, "nccl-%p.log")}
-        done = subprocess.run(argv, env={**os.environ, **torch_environment(python, "amp"), **own}, capture_output=True, text=True, timeout=240)
+        done = subprocess.run(argv, env={**os.environ, **torch_environment(python, "amp"), **own}, capture_output=True, text=True,
+                              timeout=240)
         found = re.search(r"^.*\bsteps_per_s=.*$", done.stdout, re.MULTILINE)
         if done.returncode != 0 or not found:
             raise Unavailable(f"{argv[0]} ended with {done.returncode}: {(done.stdout + done.stderr)[-300:]}")

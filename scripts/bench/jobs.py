@@ -86,8 +86,8 @@ class Jobs:
 # --- Beside the simulator
 
 @row("live-predicted", PART, "the jobs of two live clusters, every policy, and what the simulator predicts from their journals",
-     "two loads of 7 jobs on 4 and 5 slots of a live cluster, 10 policies each, and what `simulate --journal` predicts from the cluster's "
-     "own journal: each job's completion time within 10 %, every job given the same sizes in the same order")
+     "two loads of 7 jobs on 4 and 5 slots of a live cluster, 10 policies each, and what `simulate --journal` predicts from the "
+     "cluster's own journal: each job's completion time within 10 %, every job given the same sizes in the same order")
 def live_predicted(repetitions):
     for name, load in PREDICTED.items():
         for policy, results in under_each_policy(load, replay, repetitions).items():
@@ -108,8 +108,8 @@ def replay(jobs, _):
 
 
 @row("live-as-trace", PART, "20 jobs in ten minutes on 16 slots of a live cluster, and what the simulator says of them",
-     "20 jobs in ten minutes on 16 slots, AFS-L, and the same jobs in the simulator, from the cluster's journal: average completion within "
-     "5 %, each within 10 %, as many changes")
+     "20 jobs in ten minutes on 16 slots, AFS-L, and the same jobs in the simulator, from the cluster's journal: average "
+     "completion within 5 %, each within 10 %, as many changes")
 def live_as_trace(_):
     policy, slots = "afs-l", 16
     plan = work_for_ten_minutes()
@@ -237,8 +237,8 @@ def figures(jobs, load):
 
 
 @row("live-small", PART, "7 small jobs that start slowly on 4 slots of a live cluster, every policy: slots that train",
-     "7 Python programs that start in 3 s, of 8 to 28 s on one slot, one and two seconds apart, on 4 slots: of the slots' time ≥ 75 % "
-     "trains, `worth` ≤ 1.05 times the best mean completion time")
+     "7 Python programs that start in 3 s, of 8 to 28 s on one slot, one and two seconds apart, on 4 slots: of the slots' time ≥ "
+     "75 % trains, `worth` ≤ 1.05 times the best mean completion time")
 def live_small(repetitions):
     for gap_s in (1.0, 2.0):  # between arrivals: a third and two thirds of a worker's start
         found = under_each_policy(small(gap_s), figures, repetitions)
@@ -253,8 +253,8 @@ def live_small(repetitions):
 # --- A burst
 
 @row("live-burst", PART, "30 submissions in 10 s on 16 slots of a live cluster: idle time, steps of the first job",
-     "30 submissions in 10 s on 16 slots of 4 hosts (namespaces with sshd), steps of 250 ms, AFS-P: idle ≤ 1 step a change in the median, "
-     "≤ 2 at most; the first job makes ≥ 95 % of its steps")
+     "30 submissions in 10 s on 16 slots of 4 hosts (namespaces with sshd), steps of 250 ms, AFS-P: idle ≤ 1 step a change in the "
+     "median, ≤ 2 at most; the first job makes ≥ 95 % of its steps")
 def live_burst(_):
     """The first job gives its slots to the others, one after another. Beside it the first job's sizes once more, by restarts."""
     with hosts(4) as lab, Cleanups() as case:
@@ -280,8 +280,8 @@ def live_burst(_):
     yield below("live-burst/longest-idle", max(idle), "ms", round(2 * step_ms, 1))
     yield at_least("live-burst/steps", 100 * made * alone / (ended - began), "%", 95,
                    "of the steps that the first job can make in this time")
-    yield shown("live-burst/restarts", median(lost), "ms", f"lost by each of {restarts} restarts of the first job alone, with a checkpoint, on "
-                f"one machine; its sizes changed {len(sizes) - 1} times; it makes {part:.0f} % of its steps")
+    yield shown("live-burst/restarts", median(lost), "ms",
+                f"lost by each of {restarts} restarts of the first job alone, with a checkpoint, on one machine; its sizes changed {len(sizes) - 1} times; it makes {part:.0f} % of its steps")
 
 
 def restarted(sizes, seconds):
@@ -370,8 +370,8 @@ def pack(slots, verdict, seconds, factor=1):
 
 
 @row("packing", PART, "two jobs in one slot of a live cluster: a pair that gains is kept, one that loses is undone",
-     "two jobs in one slot, with `packing`: a pair that gains is kept, one that loses (computes 5 times longer while both work) is undone "
-     "within 3 looks; together ≥ 98 % of the better way")
+     "two jobs in one slot, with `packing`: a pair that gains is kept, one that loses (computes 5 times longer while both work) is "
+     "undone within 3 looks; together ≥ 98 % of the better way")
 def packing(repetitions):
     """A pair that gains (compute that sleeps) and one that loses (5 times slower together) on one slot."""
     seconds, gains, losses, looks, partings = 60, [], [], [], []
@@ -390,8 +390,8 @@ def packing(repetitions):
 
 
 @row("migration", PART, "a job of one slot moves to another host to make room: until its first step there, and its idle steps",
-     "a job of one slot moves to another host, to make room for one that asks for two slots of one host: first step there ≤ 2 s after the "
-     "decision (Gandiva: 1–2 s), idle ≤ 1 step")
+     "a job of one slot moves to another host, to make room for one that asks for two slots of one host: first step there ≤ 2 s "
+     "after the decision (Gandiva: 1–2 s), idle ≤ 1 step")
 def migration(repetitions):
     """Two jobs of one slot on two hosts of two; a job that waits for two slots of one host makes one of them move."""
     firsts, idles, passed = [], [], []
@@ -457,8 +457,8 @@ def searched_s(rule, **settings):
 
 
 @row("sweep", PART, "9 settings of a program on 2 slots until the best one is known: stopped early in turns, and by fifo",
-     "9 settings of a program (17 s each on one worker) on 2 slots until the best one is known, halving in turns in memory: ≥ 3 times "
-     "sooner than all of them with `fifo`")
+     "9 settings of a program (17 s each on one worker) on 2 slots until the best one is known, halving in turns in memory: ≥ 3 "
+     "times sooner than all of them with `fifo`")
 def sweep(_):
     early, whole = searched_s("halving", policy="gandiva", slice_ms=1000, suspended_per_slot=5)
     order, _ = searched_s("none", policy="fifo")
@@ -489,8 +489,8 @@ def early_feedback(_):
 # --- Losses of the cluster
 
 @row("cluster-restart", PART, "kill -9 of the cluster in a burst and of a job's supervisor",
-     "kill -9 of the cluster in a burst, then of a job's supervisor: no worker restarted, no slot leased twice, no gap over 1 step; taken up "
-     "≤ 2 s")
+     "kill -9 of the cluster in a burst, then of a job's supervisor: no worker restarted, no slot leased twice, no gap over 1 "
+     "step; taken up ≤ 2 s")
 def cluster_restart(repetitions):
     taken_up, longest, restarts = [], [], 0
     for _ in range(max(3, repetitions)):

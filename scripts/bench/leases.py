@@ -55,7 +55,8 @@ def in_ms(seconds):
 
 
 @row("hand-over", "many jobs, runs", "a slot recalled from one run until another's worker is ready on it; idle time of both",
-     "a slot recalled from a run until another run's joiner is ready on it: ≤ 1 step + 0.3 s + the joiner's own start; both idle ≤ 1 step")
+     "a slot recalled from a run until another run's joiner is ready on it: ≤ 1 step + 0.3 s + the joiner's own start; both idle ≤ "
+     "1 step")
 def hand_over(repetitions):
     """A slot goes from one run to another and back: recalled, given back, granted, first step on it."""
     recalls, joined, firsts, starts, idles, steps = [], [], [], [], [], []
@@ -139,7 +140,8 @@ def suspend_to_file(repetitions, step):
                 run.wait_more_steps(10, 60)
                 asked = time.monotonic()
                 cluster.lease()
-                left.append(when(lambda: cluster.held() == [] and cluster.reports()[-1]["phase"] == "waiting", 120, "an empty run") - asked)
+                empty = when(lambda: cluster.held() == [] and cluster.reports()[-1]["phase"] == "waiting", 120, "an empty run")
+                left.append(empty - asked)
                 reached = newest_checkpoint(os.path.join(directory, run.name))
                 asked = time.monotonic()
                 cluster.lease(*places[(turn + 1) % 2])
@@ -237,6 +239,6 @@ def cluster_200(repetitions):
             cluster.do("queue")
             looks.append(1000 * (time.monotonic() - asked))
     yield below("cluster-200/cpu", 100 * used, "% of a core", 5, f"{running} runs that report each second, {queued} queued")
-    yield below("cluster-200/decision", decisions, "ms", 100, f"from a run's end until another has its slot, without the {GATHERING_MS} ms in "
-                "which events are gathered")
+    yield below("cluster-200/decision", decisions, "ms", 100,
+                f"from a run's end until another has its slot, without the {GATHERING_MS} ms in which events are gathered")
     yield below("cluster-200/queue", looks, "ms", 100, "the command included")

@@ -239,7 +239,8 @@ def outcome(name, policy, curve, start, factor, timeline, run):
     yield below(f"{name}/settled", settled_s, "s", round(MOST_SETTLE_S * ROUGH.get(curve, 1) + STARTS * own_start_s, 1),
                 f"a start-up takes {own_start_s:.1f} s")
     # A rule that adds one worker at a time needs as many changes.
-    yield below(f"{name}/changes", len(timeline.changes()), "", max(MOST_CHANGES, MOST_WORKERS) if policy == "provisioning" else MOST_CHANGES)
+    most = max(MOST_CHANGES, MOST_WORKERS) if policy == "provisioning" else MOST_CHANGES
+    yield below(f"{name}/changes", len(timeline.changes()), "", most)
 
 
 def settle_on_a_size(name, policy, curve, start, lab):
@@ -261,11 +262,12 @@ def settle_on_a_size(name, policy, curve, start, lab):
 
 @row("policies-live", "policies", "each policy on real runs along known curves: regret, settling, changes",
      "6 policies on 9 curves (linear, saturating, optimum inside, a step at the host border, changing; a dip, a plateau, noisy and "
-     "heavy-tailed steps), from 1, 2 and 8 workers (`noisy` and `heavy-tailed`: settled within 60 s): regret ≤ 3 % by their own loss, "
-     "settled within 20 s, ≤ 6 changes (`provisioning`: 8)")
+     "heavy-tailed steps), from 1, 2 and 8 workers (`noisy` and `heavy-tailed`: settled within 60 s): regret ≤ 3 % by their own "
+     "loss, settled within 20 s, ≤ 6 changes (`provisioning`: 8)")
 def policies_live(repetitions):
     """The quick form, --repetitions 1: each policy on one curve and `efficiency` on all; else everything, from 1, 2 and 8 workers."""
-    wanted = [("efficiency", curve, 2) for curve in CURVES] + [(policy, "saturating", 2) for policy in POLICIES if policy != "efficiency"]
+    wanted = [("efficiency", curve, 2) for curve in CURVES]
+    wanted += [(policy, "saturating", 2) for policy in POLICIES if policy != "efficiency"]
     if repetitions > 1:
         wanted = [(policy, curve, start) for policy in POLICIES for curve in CURVES for start in (1, 2, MOST_WORKERS)
                   if policy != "provisioning" or start == 2]
@@ -337,8 +339,8 @@ def settle_on_a_batch(policy):
      "`noise-batch` within 25 % of the analytic batch, `goodput` and `scavenger` ≤ 3 % regret; ≤ 5 changes")
 def batch_live(repetitions):
     times = 1 if repetitions == 1 else 3
-    return beside_each_other(len(BATCH_POLICIES), [(f"batch-live/{policy}", (policy,)) for policy in BATCH_POLICIES for _ in range(times)],
-                             settle_on_a_batch)
+    cases = [(f"batch-live/{policy}", (policy,)) for policy in BATCH_POLICIES for _ in range(times)]
+    return beside_each_other(len(BATCH_POLICIES), cases, settle_on_a_batch)
 
 
 # --- Whether a batch that follows the gradient noise shortens the time to an accuracy, where steps are dear: two hosts on a slow
@@ -483,8 +485,8 @@ STRAGGLERS = {
 
 
 @row("straggler-live", "policies", "stragglers of real runs: found, replaced, reported or left alone",
-     "1 of 4 at 1.5 times: 3 s; at 1.12: 8 s; a whole host: 3 s; slow for 1.5 s: never replaced; data-bound: reported; no free slot: a "
-     "smaller share")
+     "1 of 4 at 1.5 times: 3 s; at 1.12: 8 s; a whole host: 3 s; slow for 1.5 s: never replaced; data-bound: reported; no free "
+     "slot: a smaller share")
 def straggler_live(repetitions):
     """Two attempts a repetition; one in the quick form, --repetitions 1."""
     def found_by(attempt, places):
@@ -526,12 +528,13 @@ def losses(config_of, batch):
 
 
 @row("convergence", "policies", "the end that a loss foretells at 25, 50 and 75 % of the way: optdigits, char LM",
-     "the end of a job by its loss at 25, 50 and 75 % of the way, thresholds of 1, 0.5 and 0.2 % of the largest loss in an epoch: ≤ 25 % "
-     "off; optdigits (converged after 6 to 9 epochs) and the char LM (8 to 17), from the loss of every step; optdigits with batches of "
-     "16 by what a heartbeat of 20 steps says")
+     "the end of a job by its loss at 25, 50 and 75 % of the way, thresholds of 1, 0.5 and 0.2 % of the largest loss in an epoch: "
+     "≤ 25 % off; optdigits (converged after 6 to 9 epochs) and the char LM (8 to 17), from the loss of every step; optdigits with "
+     "batches of 16 by what a heartbeat of 20 steps says")
 def convergence(_):
     digits = lambda _: optdigits(hidden=[128], epochs=30)
-    for name, config_of, batch, heard_steps in (("optdigits", digits, 64, 1), ("char-lm", lambda folder: text(1, folder, epochs=40), 64, 1),
+    characters = lambda folder: text(1, folder, epochs=40)
+    for name, config_of, batch, heard_steps in (("optdigits", digits, 64, 1), ("char-lm", characters, 64, 1),
                                                 ("optdigits-small-batch", digits, 16, 20)):
         points, epoch = losses(config_of, batch)
         for threshold in THRESHOLDS:

@@ -20,8 +20,8 @@ import urllib.request
 from statistics import median
 
 import rows
-from harness import (BINARY, Run, command_of, job, newest_checkpoint, process_parent, read_steps, signal_all, step_interval, synthetic, toml,
-                     wait_until)
+from harness import (BINARY, Run, command_of, job, newest_checkpoint, process_parent, read_steps, signal_all, step_interval, synthetic,
+                     toml, wait_until)
 from lab import call, find_tool
 from measure import hosts, json_lines, program, ratios, stop, training
 from peers import python_with_torch
@@ -269,15 +269,16 @@ def start_late(lab, places, parallelism):
 
 
 @row("start-many", "launching and scale", "64 hosts behind a jump host, sshd's default limits, five boot 10 s late: until all train",
-     "64 hosts behind a jump host, all under sshd's default limits, five of which boot 10 s late: all train ≤ 3 s beyond the last boot")
+     "64 hosts behind a jump host, all under sshd's default limits, five of which boot 10 s late: all train ≤ 3 s beyond the last "
+     "boot")
 def start_many(repetitions):
     """With as many connections at once as by default, and with all, some of which the jump host's sshd then drops."""
     with hosts(MANY_HOSTS + 1, jump="node1", sshd_limits=()) as lab:
         for parallelism, name in ((10, "start-many"), (MANY_HOSTS, "start-many/at-once")):
             beyond, whole, dropped = zip(*(start_late(lab, lab.hosts[1:], parallelism) for _ in range(min(repetitions, 3))))
-            yield below(name, list(beyond), "s", 3, f"{MANY_HOSTS} hosts behind a jump host, both under sshd's default limits, {parallelism} "
-                        f"at once; {LATE_HOSTS} boot {LATE_S} s late; all train, beyond the last boot; since the command {spread(whole)}; "
-                        f"{max(dropped)} other hosts had to be tried again")
+            yield below(name, beyond, "s", 3, f"{MANY_HOSTS} hosts behind a jump host, both under sshd's default limits, {parallelism} at "
+                        f"once; {LATE_HOSTS} boot {LATE_S} s late; all train, beyond the last boot; since the command "
+                        f"{spread(whole)}; {max(dropped)} other hosts had to be tried again")
 
 
 SLURM_HOSTS = 3
@@ -395,8 +396,8 @@ def preempted(way, loaders, seed, start_s):
 
 
 @row("preempt", "launching and scale", "runs told to go in every way, with loader processes; resumed at another size",
-     "a run told to go in five ways (notice, TERM to all, time limit, host by host, all hosts), with four kinds of loaders, resumed with "
-     "another number of workers: 20 of 20 saved, ≤ 2 steps lost, no sample lost or repeated")
+     "a run told to go in five ways (notice, TERM to all, time limit, host by host, all hosts), with four kinds of loaders, "
+     "resumed with another number of workers: 20 of 20 saved, ≤ 2 steps lost, no sample lost or repeated")
 def preempt(repetitions):
     choices = list(itertools.islice(itertools.cycle(itertools.product(LOADERS, WAYS)), repetitions))
     start_s = [10.0]

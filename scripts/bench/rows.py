@@ -146,8 +146,8 @@ def spread(values):
 def gpus():
     """Name and driver of each."""
     try:
-        asked = subprocess.run(["nvidia-smi", "--query-gpu=name,driver_version", "--format=csv,noheader"], capture_output=True, text=True,
-                               timeout=30)
+        asked = subprocess.run(["nvidia-smi", "--query-gpu=name,driver_version", "--format=csv,noheader"], capture_output=True,
+                               text=True, timeout=30)
         return asked.stdout.strip().splitlines()
     except (OSError, subprocess.TimeoutExpired):
         return []
@@ -158,4 +158,5 @@ def machine():
         model = next((line.split(":", 1)[1].strip() for line in file if line.startswith("model name")), "unknown CPU")
     with open("/proc/sys/net/ipv4/tcp_congestion_control") as file:
         congestion_control = file.read().strip()
-    return "; ".join([f"{os.cpu_count()} cores, {model}, Linux {os.uname().release}, TCP congestion control {congestion_control}", *gpus()])
+    whole = f"{os.cpu_count()} cores, {model}, Linux {os.uname().release}, TCP congestion control {congestion_control}"
+    return "; ".join([whole, *gpus()])
