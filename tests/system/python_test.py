@@ -177,7 +177,7 @@ class Python(Case):
             run.wait_no_processes()
 
     def test_it_grows_and_survives_a_loss(self):
-        with python_run() as run:
+        with python_run(ET_EPOCHS="10") as run:
             run.wait_size(2)
             run.do("resize", run.name, 3)
             run.wait_size(3)

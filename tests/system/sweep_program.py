@@ -3,6 +3,7 @@
 import argparse
 import array
 import math
+import os
 import time
 
 import elastictrain
@@ -35,7 +36,10 @@ if __name__ == "__main__":
     parser.add_argument("--steps", type=int, default=30, help="in an epoch of one worker")
     parser.add_argument("--best-after", type=int, default=1000, help="epochs, after which it is not better any more")
     parser.add_argument("--ends-at", type=float, help="the only --rate that ends; the others train until they are stopped")
+    parser.add_argument("--wait-for", help="a file without which it does not begin")
     given = parser.parse_args()
+    while given.wait_for and not os.path.exists(given.wait_for):
+        time.sleep(0.05)
     if given.ends_at is not None and given.rate != given.ends_at:
         given.epochs = 1_000_000
     with elastictrain.Session() as run:

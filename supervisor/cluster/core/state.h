@@ -13,9 +13,9 @@
 #include "heuristics/sharing/policy.h"
 #include "supervisor/cluster/core/cluster.h"
 
-// All state of a cluster, in one place. The files beside it change it: job_lifecycle (runs that come, are lost and end),
-// requests, policy_answers, deciding (with placing, suspending, migrating and deadlines), hosts. Cluster hands events to
-// them.
+// All state of a cluster, in one place. The files beside it change it: job_lifecycle (runs that come, are lost and
+// end), requests, policy_answers, deciding (with placing, suspending, migrating and deadlines), hosts. Cluster hands
+// events to them.
 //
 // Ownership: one per cluster, held by Cluster. Thread: one. Plain data, but for the lease book and the policy.
 

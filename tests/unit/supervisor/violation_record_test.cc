@@ -34,7 +34,8 @@ struct CheckDirectory {
 // In the child: as a supervisor that finds its state wrong.
 [[noreturn]] void violate(const CheckDirectory& directory) {
   if (std::freopen((directory.path + "/stderr").c_str(), "w", stderr) == nullptr) ::_exit(1);
-  auto journal = elastictrain::Journal::open(directory.path + "/journal.jsonl", [](core::Tell::Level, const std::string&) {});
+  auto journal =
+      elastictrain::Journal::open(directory.path + "/journal.jsonl", [](core::Tell::Level, const std::string&) {});
   static elastictrain::Journal* const recorded = journal->get();
   set_violation_observer([](const char* text) { recorded->write(core::record::InvariantBroken{"check", text}, true); });
   const int workers = 3;
