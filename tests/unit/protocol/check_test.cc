@@ -1,42 +1,14 @@
 #include "supervisor/protocol/check.h"
 
 #include <doctest/doctest.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
 #include <cstdio>
-#include <string>
+
+#include "tests/support/in_a_process.h"
 
 namespace elastictrain {
-namespace {
 
-struct Ended {
-  int status = 0;
-  std::string output;
-};
-
-// Runs `body` in a process of its own, with its standard error in a pipe.
-template <class Body>
-Ended in_a_process(Body body) {
-  int ends[2];
-  REQUIRE(::pipe(ends) == 0);
-  const pid_t child = ::fork();
-  REQUIRE(child >= 0);
-  if (child == 0) {
-    ::dup2(ends[1], STDERR_FILENO);
-    body();
-    ::_exit(0);
-  }
-  ::close(ends[1]);
-  Ended ended;
-  char byte = 0;
-  while (::read(ends[0], &byte, 1) == 1) ended.output += byte;
-  ::close(ends[0]);
-  REQUIRE(::waitpid(child, &ended.status, 0) == child);
-  return ended;
-}
-
-}  // namespace
+using test::in_a_process;
 
 TEST_CASE("an assertion that holds changes nothing") {
   const auto ended = in_a_process([] { ET_CHECK(1 + 1 == 2, "numbers add up"); });
