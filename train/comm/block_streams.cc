@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cstring>
 
+#include "supervisor/protocol/check.h"
+
 namespace elastictrain::comm {
 namespace {
 
@@ -14,7 +16,11 @@ constexpr std::size_t kMaxRingMoveBytes = 256 << 10;
 
 RingStream::RingStream(BlockWork& work, std::size_t position, std::size_t size, std::size_t reduce_steps,
                        std::size_t steps, std::span<std::byte> scratch)
-    : work_(work), position_(position), size_(size), reduce_steps_(reduce_steps), steps_(steps), scratch_(scratch) {}
+    : work_(work), position_(position), size_(size), reduce_steps_(reduce_steps), steps_(steps), scratch_(scratch) {
+  ET_CHECK(size_ > 1 && position_ < size_, "a ring has at least two positions, and a stream one of them");
+  ET_CHECK(reduce_steps_ < size_ && steps_ <= 2 * (size_ - 1), "no block goes around a ring twice");
+  ET_CHECK(scratch_.size() >= sizeof(float), "a stream has room for what it adds");
+}
 
 Status RingStream::run(Link& next, Link& previous, const LinkHeader& header, LinkWait& wait) {
   header_ = header;
@@ -119,14 +125,17 @@ constexpr std::size_t kMaxTreeMoveBytes = 256 << 10;
 
 TreeStream::TreeStream(BlockWork& work, std::vector<Link>& links, std::span<std::byte> scratch)
     : work_(work), scratch_(scratch), ports_(links.size()) {
+  ET_CHECK(scratch_.size() >= 2 * sizeof(float), "a stream has room for what it adds");
   for (std::size_t i = 0; i < links.size(); ++i) ports_[i].link = &links[i];
 }
 
 void TreeStream::greet(std::size_t link) {
+  ET_CHECK(link < ports_.size(), "a stream greets over its own links");
   ports_[link].used = true;
 }
 
 void TreeStream::plan(std::span<const BlockRoute> routes, std::size_t lag) {
+  ET_CHECK(routes_.empty(), "the routes of a stream are planned once");
   routes_.assign(routes.begin(), routes.end());
   progress_.resize(routes_.size());
   for (std::size_t turn = 0; turn < routes_.size() + lag; ++turn) {

@@ -20,7 +20,9 @@ double data_square_sum(const ReduceVector& vector) {
 }
 
 ReduceWork::ReduceWork(const ReduceVector& vector, std::size_t parts, ReduceStats* stats)
-    : vector_(vector), bytes_(vector.bytes()), parts_(parts), stats_(stats), norms_(parts), touched_(parts) {}
+    : vector_(vector), bytes_(vector.bytes()), parts_(parts), stats_(stats), norms_(parts), touched_(parts) {
+  ET_CHECK(parts_ > 0, "a sum is made in at least one part");
+}
 
 std::span<std::byte> ReduceWork::memory(std::size_t block, std::size_t offset, std::size_t max) {
   return bytes_.run(begin(block) * sizeof(float) + offset, std::min(max, block_size(block) - offset));

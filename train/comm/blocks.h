@@ -8,6 +8,7 @@
 #include <span>
 #include <vector>
 
+#include "supervisor/protocol/check.h"
 #include "train/comm/communicator.h"
 
 // A buffer that is logically contiguous but lies in several places: gradient and control lane, or the blocks
@@ -39,10 +40,12 @@ class Pieces {
 
   // Copies between the bytes that start at `offset` and `bytes`, which must not extend beyond the end.
   void get(std::size_t offset, std::span<std::byte> bytes) const {
+    ET_CHECK(bytes.size() <= size_ - std::min(offset, size_), "what is read of a block is in it");
     for_runs(offset, bytes.size(),
              [&](std::span<std::byte> run, std::size_t at) { std::memcpy(bytes.data() + at, run.data(), run.size()); });
   }
   void put(std::size_t offset, std::span<const std::byte> bytes) const {
+    ET_CHECK(bytes.size() <= size_ - std::min(offset, size_), "what is written to a block is in it");
     for_runs(offset, bytes.size(),
              [&](std::span<std::byte> run, std::size_t at) { std::memcpy(run.data(), bytes.data() + at, run.size()); });
   }
@@ -68,7 +71,9 @@ class ReduceVector {
   // `keep`: as long as the data, or empty.
   ReduceVector(std::span<float> data, std::span<float> lane, float scale, std::span<float> keep = {},
                Element element = Element::kFloat32)
-      : data_(data), lane_(lane), keep_(keep), scale_(scale), element_(element) {}
+      : data_(data), lane_(lane), keep_(keep), scale_(scale), element_(element) {
+    ET_CHECK(keep_.empty() || keep_.size() == data_.size(), "the input is kept whole or not at all");
+  }
 
   struct Run {
     float* values = nullptr;
@@ -117,6 +122,7 @@ class ReduceVector {
 
   // The part [begin, end) as a vector of its own.
   ReduceVector slice(std::size_t begin, std::size_t end) const {
+    ET_CHECK(begin <= end && end <= size(), "a slice is a part of its vector");
     const auto data_begin = std::min(begin, data_.size());
     const auto data_end = std::min(end, data_.size());
     const auto lane_begin = begin - data_begin;

@@ -11,6 +11,7 @@
 #include <cstring>
 #include <utility>
 
+#include "supervisor/protocol/check.h"
 #include "train/comm/socket.h"
 
 namespace elastictrain::comm {
@@ -42,6 +43,7 @@ Result<std::size_t> moved_bytes(ssize_t returned) {
 }
 
 Result<std::size_t> RecordWriter::write(int fd, std::span<const std::byte> data) {
+  ET_CHECK(content_bytes_ == 0 || data.empty() || data.size() >= content_bytes_, "what is under way is offered again");
   std::size_t left = 0;
   while (left < data.size()) {
     if (content_bytes_ == 0) seal(data.subspan(left, std::min(kMaxRecordBytes, data.size() - left)));
@@ -134,7 +136,7 @@ bool RecordReader::begin_in_place(std::span<std::byte> room) {
 }
 
 Result<std::size_t> RecordReader::finish_in_place(int fd, std::span<std::byte> room) {
-  if (room.size() < body_bytes_) panic("a record that arrives in place has lost its room");
+  ET_CHECK(room.size() >= body_bytes_, "a record that arrives in place keeps its room");
   const std::size_t record = body_bytes_ + kRecordTagBytes;
   while (arrived_in_place_ < record) {
     const std::size_t in_body = std::min(arrived_in_place_, body_bytes_);

@@ -4,6 +4,7 @@
 #include <cstring>
 #include <optional>
 
+#include "supervisor/protocol/check.h"
 #include "train/comm/blocks.h"
 #include "train/comm/kernels.h"
 #include "train/comm/rendezvous.h"
@@ -28,7 +29,18 @@ HybridCommunicator::HybridCommunicator(const BuildSpec& spec, Layout layout, Hyb
       control_(std::move(parts.control)),
       group_(std::move(parts.group)),
       rail_(std::move(parts.rail)) {
+  ET_CHECK(rank_ < size_, "a rank is a member of its generation");
+  ET_CHECK(layout_.local_ranks().at(layout_.local) == rank_, "a rank knows its place on its host");
+  ET_CHECK(control_ != nullptr, "a communicator can be aborted");
+  ET_CHECK((group_ != nullptr) == (layout_.local_ranks().size() > 1), "the ranks of one host share memory");
+  const bool needs_rail = layout_.hosts.size() > 1 && (over_all_ranks_ || layout_.local == 0 || layout_.on_rail());
+  ET_CHECK(rail_ != nullptr || !needs_rail, "a rank that carries bytes between hosts is on a rail");
   if (group_ && rail_) rail_->watch(group_->watch_fd(), [this] { return group_->check(); });
+}
+
+HybridCommunicator::Call::Call(HybridCommunicator& communicator) : in_call_(communicator.in_call_) {
+  const bool is_second = in_call_.exchange(true, std::memory_order_acquire);
+  ET_CHECK(!is_second, "a communicator makes one call at a time");
 }
 
 Capabilities HybridCommunicator::capabilities() const {
@@ -74,6 +86,7 @@ std::vector<PeerFigures> HybridCommunicator::peers() const {
 }
 
 Status HybridCommunicator::all_reduce(std::span<float> data, const ReduceOptions& options, ReduceStats* stats) {
+  const Call call(*this);
   if (!options.keep.empty() && options.keep.size() != data.size()) {
     return settle(Error{ErrorCode::kInvalid, "all_reduce: `keep` must be empty or as long as the data"});
   }
@@ -143,6 +156,7 @@ Status HybridCommunicator::reduce_large_in_two_levels(const ReduceVector& vector
 }
 
 Status HybridCommunicator::broadcast(std::span<std::byte> data, std::uint32_t root) {
+  const Call call(*this);
   if (auto status = usable(); !status) return status;
   if (root >= size_)
     return Error{ErrorCode::kInvalid, "broadcast from rank " + std::to_string(root) + ": no such rank"};
@@ -153,6 +167,7 @@ Status HybridCommunicator::broadcast(std::span<std::byte> data, std::uint32_t ro
 }
 
 Status HybridCommunicator::all_gather(std::span<const std::byte> mine, std::span<std::byte> all) {
+  const Call call(*this);
   if (auto status = usable(); !status) return status;
   if (all.size() != mine.size() * size_) {
     return settle(Error{ErrorCode::kInvalid, "all_gather needs room for one block of every rank"});
@@ -223,6 +238,7 @@ bool HybridCommunicator::reaches(std::uint32_t peer) const {
 }
 
 Status HybridCommunicator::send(std::span<const std::byte> data, std::uint32_t to) {
+  const Call call(*this);
   if (auto status = check_peer(to); !status) return status;
   control_->begin();
   if (const auto local = local_index(to); local >= 0) {
@@ -232,6 +248,7 @@ Status HybridCommunicator::send(std::span<const std::byte> data, std::uint32_t t
 }
 
 Status HybridCommunicator::receive(std::span<std::byte> data, std::uint32_t from) {
+  const Call call(*this);
   if (auto status = check_peer(from); !status) return status;
   control_->begin();
   if (const auto local = local_index(from); local >= 0) {
@@ -244,6 +261,7 @@ Status HybridCommunicator::exchange(std::span<const std::byte> sent, std::span<s
                                     std::uint32_t peer) {
   if (auto status = check_peer(peer); !status) return status;
   if (local_index(peer) >= 0) return Communicator::exchange(sent, received, peer);
+  const Call call(*this);
   control_->begin();
   return settle(rail_ ? rail_->exchange(peer, sent, received) : not_reached(peer));
 }

@@ -75,6 +75,18 @@ class HybridCommunicator final : public Communicator {
   std::ptrdiff_t local_index(std::uint32_t rank) const;
   void break_up() noexcept;
 
+  // Every call that moves bytes holds one: their order is the same on all ranks, so there is one at a time.
+  class Call {
+   public:
+    explicit Call(HybridCommunicator& communicator);
+    ~Call() { in_call_.store(false, std::memory_order_release); }
+    Call(const Call&) = delete;
+    Call& operator=(const Call&) = delete;
+
+   private:
+    std::atomic<bool>& in_call_;
+  };
+
   const std::uint32_t rank_;
   const std::uint32_t size_;
   const Generation generation_;
@@ -85,6 +97,7 @@ class HybridCommunicator final : public Communicator {
   const std::unique_ptr<ShmGroup> group_;
   const std::unique_ptr<Rail> rail_;
   std::atomic<bool> broken_{false};
+  std::atomic<bool> in_call_{false};
 };
 
 // Builds the communicators for host memory: shared memory within a host, TCP or other messages between hosts.

@@ -7,6 +7,8 @@
 #include <string_view>
 #include <vector>
 
+#include "supervisor/protocol/check.h"
+
 namespace elastictrain::comm {
 namespace {
 
@@ -60,7 +62,9 @@ RecordSecret next_secret(const RecordSecret& secret) {
 }
 
 RecordCipher::RecordCipher(protocol::Encryption level, const RecordSecret& secret, std::uint64_t records_per_key)
-    : encrypts_(level == protocol::Encryption::kFull), records_per_key_(records_per_key), secret_(secret) {}
+    : encrypts_(level == protocol::Encryption::kFull), records_per_key_(records_per_key), secret_(secret) {
+  ET_CHECK(level != protocol::Encryption::kNone && records_per_key_ > 0, "records are protected by keys");
+}
 
 RecordCipher::~RecordCipher() {
   OPENSSL_cleanse(secret_.data(), secret_.size());
@@ -80,6 +84,8 @@ GcmIv RecordCipher::next_iv() {
 }
 
 SealedRecord RecordCipher::seal(std::span<const std::byte> content, std::span<std::byte> room) {
+  ET_CHECK(!content.empty() && content.size() <= kMaxRecordBytes, "a record holds some bytes, and not too many");
+  ET_CHECK(!encrypts_ || room.size() >= content.size(), "what is encrypted has its room");
   SealedRecord record;
   const auto size = static_cast<std::uint32_t>(content.size());
   std::memcpy(record.header.data(), &size, sizeof size);

@@ -10,6 +10,7 @@
 #include <iterator>
 #include <span>
 
+#include "supervisor/protocol/check.h"
 #include "train/comm/peer_process.h"
 #include "train/comm/socket.h"
 
@@ -22,7 +23,10 @@ class Rendezvous {
  public:
   Rendezvous(const RendezvousPlan& plan, DataListener& listener, const CancelToken& cancel)
       : cancel_(cancel), incoming_(plan, listener) {
-    for (const auto& target : plan.outgoing) outgoing_.emplace_back(plan, target);
+    for (const auto& target : plan.outgoing) {
+      ET_CHECK(target.to_rank != plan.rank, "no rank connects to itself");
+      outgoing_.emplace_back(plan, target);
+    }
   }
 
   Result<std::vector<PeerSocket>> run(Deadline deadline) {
@@ -223,6 +227,7 @@ void OutgoingHandshake::retry(Deadline now, const std::string& why) {
 }
 
 PeerSocket OutgoingHandshake::take() {
+  ET_CHECK(done(), "only a peer that has proved itself is taken");
   return PeerSocket{Channel(std::move(socket_), secrets_, name_ends(target_.to_rank, handshake_.from_rank)),
                     target_.purpose, target_.to_rank, false};
 }

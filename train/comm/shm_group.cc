@@ -9,6 +9,7 @@
 #include <cstring>
 #include <ctime>
 
+#include "supervisor/protocol/check.h"
 #include "train/comm/kernels.h"
 #include "train/comm/operation.h"
 #include "train/comm/peer_process.h"
@@ -28,7 +29,9 @@ std::size_t chunk_bytes(const Pieces& block, std::size_t offset) {
 }  // namespace
 
 ShmGroup::ShmGroup(std::size_t local, std::size_t ranks, const OpControl& control)
-    : local_(local), ranks_(ranks), control_(control), inputs_(ranks) {}
+    : local_(local), ranks_(ranks), control_(control), inputs_(ranks) {
+  ET_CHECK(local_ < ranks_, "a rank has a place on its host");
+}
 
 ShmGroup::~ShmGroup() {
   if (region_.mapped()) {
@@ -41,6 +44,7 @@ Result<std::unique_ptr<ShmGroup>> ShmGroup::build(std::size_t local, std::size_t
                                                   const OpControl& control, const CancelToken& cancel,
                                                   Deadline deadline) {
   if (ranks > kMaxRanks) return Error{ErrorCode::kInvalid, "more than 1024 ranks on one host"};
+  ET_CHECK(connections.size() == (local == 0 ? ranks - 1 : 1), "the first rank of a host meets all the others");
   std::unique_ptr<ShmGroup> group(new ShmGroup(local, ranks, control));
   if (auto status = group->watch_.open(); !status) return status.error();
   auto status =
@@ -146,6 +150,7 @@ Status ShmGroup::all_reduce_small(const ReduceVector& vector, ReduceStats* stats
 }
 
 Status ShmGroup::share(std::span<const Pieces> blocks) {
+  ET_CHECK(blocks.size() == ranks_, "every rank of a host has one block");
   std::size_t longest = 0;
   std::uint64_t total = 0;
   for (const auto& block : blocks) {
@@ -177,6 +182,7 @@ void ShmGroup::copy_out(const Pieces& block, std::size_t offset, std::size_t ran
 }
 
 Status ShmGroup::send(std::span<const std::byte> data, std::size_t to) {
+  ET_CHECK(to < ranks_ && to != local_, "a message is for another rank of this host");
   auto& box = region_.mailbox(local_, to);
   std::size_t offset = 0;
   do {
@@ -194,6 +200,7 @@ Status ShmGroup::send(std::span<const std::byte> data, std::size_t to) {
 }
 
 Status ShmGroup::receive(std::span<std::byte> data, std::size_t from) {
+  ET_CHECK(from < ranks_ && from != local_, "a message is from another rank of this host");
   auto& box = region_.mailbox(from, local_);
   std::size_t offset = 0;
   do {

@@ -5,7 +5,9 @@
 #include <algorithm>
 #include <array>
 #include <cstring>
+#include <iterator>
 
+#include "supervisor/protocol/check.h"
 #include "train/comm/block_streams.h"
 #include "train/comm/blocks.h"
 #include "train/comm/kernels.h"
@@ -50,7 +52,14 @@ TcpRail::TcpRail(Ranks members, std::size_t position, std::vector<Link> links, A
       links_(std::move(links)),
       algorithm_(algorithm),
       control_(control),
-      scratch_(kScratchBytes) {}
+      scratch_(kScratchBytes) {
+  ET_CHECK(position_ < members_.size(), "a rank on a rail has a position among its members");
+  for (const auto& link : links_) {
+    ET_CHECK(link.peer() != members_[position_], "no rank has a link to itself");
+    ET_CHECK(std::find(members_.begin(), members_.end(), link.peer()) != members_.end(),
+             "a rail's links lead to its members");
+  }
+}
 
 void TcpRail::watch(int fd, std::function<Status()> on_ready) {
   watch_fd_ = fd;
@@ -78,7 +87,7 @@ Result<Link*> TcpRail::neighbour(std::uint32_t peer) {
 
 Link& TcpRail::link_to(std::size_t position) {
   Link* link = find_link(members_[position]);
-  if (link == nullptr) panic("the topology lacks a link");
+  ET_CHECK(link != nullptr, "the topology has a link wherever a collective operation needs one");
   return *link;
 }
 
@@ -118,6 +127,9 @@ std::size_t TcpRail::link_index(std::size_t position) {
 }
 
 void TcpRail::use_trees(const TreePlan& plan) {
+  ET_CHECK(header_.sequence == 0 && trees_.empty(), "trees are chosen once, before the first operation");
+  ET_CHECK(plan.position == position_ && plan.members == members_, "the trees are those of the rail's members");
+  ET_CHECK(plan.ways.size() == members_.size(), "a way leads to every member");
   const auto one = [&](const std::optional<std::uint32_t>& position) {
     return position ? std::vector<std::size_t>{link_index(*position)} : std::vector<std::size_t>{};
   };
@@ -156,6 +168,7 @@ Status TcpRail::all_reduce_ring(const ReduceVector& vector, ReduceStats* stats) 
 }
 
 Status TcpRail::share(std::span<const Pieces> blocks) {
+  ET_CHECK(blocks.size() == members_.size(), "every member of a rail has one block");
   std::uint64_t total = 0;
   for (const auto& block : blocks) total += block.size();
   begin_operation(kShareKind, total);
@@ -234,6 +247,7 @@ Status TcpRail::sum_small(std::span<std::byte> message) {
 
 // Two or three ranks: every rank sends to all others and sums in the order of the positions.
 Status TcpRail::exchange_with_all(std::span<std::byte> message) {
+  ET_CHECK(members_.size() < kMaxExchangeSize, "an exchange with all has room for its transfers");
   std::array<Transfer, kMaxTransfers> transfers;
   std::array<std::span<std::byte>, kMaxExchangeSize> parts;
   std::size_t count = 0;
@@ -280,6 +294,7 @@ Status TcpRail::climb_tree(std::span<std::byte> message) {
 }
 
 std::span<std::byte> TcpRail::inbox(std::size_t index, std::size_t size) {
+  ET_CHECK(index < std::size(inboxes_), "a rank has an inbox for each message that it awaits at once");
   auto& buffer = inboxes_[index];
   if (buffer.size() < size) buffer.resize(size);
   return std::span(buffer).first(size);

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <set>
 
+#include "supervisor/protocol/check.h"
+
 namespace elastictrain::comm {
 namespace {
 
@@ -29,12 +31,14 @@ void add_link(std::vector<LinkSpec>& links, std::uint32_t peer, Purpose purpose)
 }  // namespace
 
 Ranks Layout::rail_ranks(std::size_t rail) const {
+  ET_CHECK(rail < std::max<std::size_t>(rails, 1), "a rail has a rank of every host");
   Ranks ranks;
   for (const auto& members : hosts) ranks.push_back(members[rail]);
   return ranks;
 }
 
 Layout make_layout(const std::vector<protocol::Endpoint>& peers, std::uint32_t rank, Transport transport) {
+  ET_CHECK(rank < peers.size(), "a rank is a member of its generation");
   Layout layout;
   for (std::uint32_t peer = 0; peer < peers.size(); ++peer) place(layout, peers, peer, transport);
   std::size_t smallest = peers.size();

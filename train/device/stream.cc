@@ -1,5 +1,7 @@
 #include "train/device/stream.h"
 
+#include "supervisor/protocol/check.h"
+
 namespace elastictrain::device {
 
 Result<Stream> Stream::create(std::shared_ptr<Device> device) {
@@ -41,11 +43,13 @@ Event::~Event() {
 }
 
 Status Event::record(CudaStream stream) const {
+  ET_CHECK(event_ != nullptr, "an event was created before it is recorded");
   const Device::Scope scope(*device_);
   return device_->cuda().check(device_->cuda().event_record(event_, stream), "record an event");
 }
 
 Status Event::order_before(CudaStream stream) const {
+  ET_CHECK(event_ != nullptr, "an event was created before a stream waits for it");
   const Device::Scope scope(*device_);
   return device_->cuda().check(device_->cuda().stream_wait(stream, event_, 0), "let a stream wait for an event");
 }

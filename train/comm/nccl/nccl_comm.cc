@@ -8,6 +8,7 @@
 #include <thread>
 #include <utility>
 
+#include "supervisor/protocol/check.h"
 #include "train/device/stream.h"
 
 namespace elastictrain::comm {
@@ -40,6 +41,7 @@ Ends& ends() {
 void count_end(int by) {
   const std::lock_guard lock(ends().mutex);
   ends().unfinished += by;
+  ET_CHECK(ends().unfinished >= 0, "no more ends are made than were begun");
   ends().changed.notify_all();
 }
 
@@ -116,6 +118,7 @@ Result<std::shared_ptr<NcclComm>> NcclComm::begin(const NcclLibrary& nccl, std::
   auto comm = unmade(nccl, std::move(device), std::move(init));
   if (!comm) return comm;
   auto& made = **comm;
+  ET_CHECK(!made.init_.ids.empty() && made.init_.rank < made.init_.ranks, "NCCL is built of ids that were agreed on");
   const device::Device::Scope scope(*made.device_);
   NcclConfig config;
   config.blocking = 0;
@@ -188,6 +191,7 @@ NcclCode NcclComm::take_from_parent() {
   const NcclCode code = parent_->state();
   if (code == kNcclInProgress && parent_->stage_ == Stage::kEnding) return kNcclInvalidUsage;
   if (code != kNcclSuccess) return code;
+  ET_CHECK(handle_ == nullptr, "a communicator is taken from its parent once");
   handle_ = shrinking_->made;
   parent_ = nullptr;
   return handle_ != nullptr ? kNcclSuccess : kNcclInvalidUsage;
@@ -234,6 +238,7 @@ void NcclComm::end(const std::function<void()>& work, const std::function<bool()
   start_detached([self, done, work] {
     work();
     const std::lock_guard lock(self->mutex_);
+    ET_CHECK(self->unfinished_ > 0, "an end is counted before it is made");
     --self->unfinished_;
     *done = true;
     self->changed_.notify_all();

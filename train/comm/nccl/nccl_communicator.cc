@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "supervisor/protocol/check.h"
 #include "train/comm/communicator.h"
 #include "train/comm/device_interfaces.h"
 #include "train/comm/nccl/bucket_kernels.h"
@@ -25,7 +26,10 @@ class NcclCommunicator final : public OverCommunicator, public DeviceSums, publi
   ~NcclCommunicator() override;
 
   Status make_marks();
-  void use(std::unique_ptr<DevicePlane> plane) { plane_ = std::move(plane); }
+  void use(std::unique_ptr<DevicePlane> plane) {
+    ET_CHECK(plane_ == nullptr && !used_, "a communicator gets its NCCL once, before its first call");
+    plane_ = std::move(plane);
+  }
   Communicator& host_plane() { return *host_; }
   std::shared_ptr<NcclComm> nccl_comm() const { return plane_ ? plane_->comm() : nullptr; }
 
@@ -288,6 +292,7 @@ Status NcclCommunicator::start_device_transfers(std::span<const DeviceTransfer> 
     if (auto begun = plane_->begin_transfers(transfers, operation_deadline()); !begun) return begun;
     return transferred_.record(plane_->stream());
   };
+  ET_CHECK(!transferring_, "transfers end before the next ones start");
   transferring_ = true;
   return settle(start());
 }
