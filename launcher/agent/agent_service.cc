@@ -21,6 +21,7 @@
 #include "launcher/process/process_identity.h"
 #include "launcher/process/session_sweep.h"
 #include "launcher/text.h"
+#include "supervisor/protocol/check.h"
 #include "supervisor/protocol/codec.h"
 #include "supervisor/protocol/display_text.h"
 #include "supervisor/protocol/limits.h"
@@ -263,6 +264,7 @@ void AgentService::on_worker_message(WorkerId id, WorkerToAgent message) {
 }
 
 void AgentService::worker_ended(const WorkerExited& exited) {
+  ET_CHECK(workers_.contains(exited.worker), "a worker ends once");
   WorkerProcess& worker = *workers_.at(exited.worker);
   if (pool_) spend_rank(worker);
   keep_.erase(exited.worker);

@@ -12,6 +12,7 @@
 #include "launcher/process/process_attributes.h"
 #include "launcher/python_command.h"
 #include "launcher/text.h"
+#include "supervisor/protocol/check.h"
 #include "supervisor/protocol/codec.h"
 
 // How a worker's process comes to be: in an assignment that is there, forked from the host's fork server, or started.
@@ -87,6 +88,7 @@ Result<WorkerSetup> AgentService::setup_for(SpawnWorker& order) {
 
 void AgentService::begin(WorkerSetup setup, std::optional<ForkedChild> child) {
   const SpawnWorker order = setup.order;
+  ET_CHECK(!workers_.contains(order.worker), "an agent starts each worker once");
   setup.starts_in_background = takes_time_from_others() && may_end_background();
   auto worker = WorkerProcess::start(io_, std::move(setup), hooks_for(order.worker), std::move(child));
   if (!worker) return start_failed(order, worker.error());
@@ -114,6 +116,7 @@ bool AgentService::has_fork_server(const PythonCommand& command, const WorkerSet
 
 void AgentService::fork(const std::vector<std::string>& program, WorkerSetup setup) {
   const WorkerId id = setup.order.worker;
+  ET_CHECK(!starting_.contains(id) && !workers_.contains(id), "a worker is forked once");
   const ProcessSpec spec = worker_process(setup);
   starting_[id] = std::move(setup);
   fork_server_->fork(spec, program, [this, id](Result<ForkedChild> child) { forked(id, std::move(child)); });
@@ -192,11 +195,13 @@ std::vector<std::string> AgentService::pool_environment() const {
 Status AgentService::take_assignment(SpawnWorker& order) {
   if (rank_is_spent_) return Error{ErrorCode::kUnavailable, kSpent};
   const WorkerId id = order.worker;
+  ET_CHECK(parked_ != nullptr, "a rank of a pool that is not spent waits for its next worker");
   reassign(std::move(parked_), id);
   return {};
 }
 
 void AgentService::reassign(std::unique_ptr<WorkerProcess> process, WorkerId id) {
+  ET_CHECK(process != nullptr && !workers_.contains(id), "a process that waits becomes a worker that is new");
   process->reassign(id, hooks_for(id));
   workers_[id] = std::move(process);
 }

@@ -13,6 +13,7 @@
 #include <utility>
 
 #include "launcher/text.h"
+#include "supervisor/protocol/check.h"
 #include "supervisor/protocol/display_text.h"
 
 namespace elastictrain::launcher {
@@ -239,6 +240,7 @@ void ForkServer::await_end() {
 
 // Without a process: `problem` says why.
 void ForkServer::answer(pid_t pid, const std::string& problem) {
+  ET_CHECK(!requests_.empty(), "a fork server answers what it was asked");
   Request request = std::move(requests_.front());
   requests_.pop_front();
   Fd own(answer_.release());

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "supervisor/protocol/check.h"
+
 namespace elastictrain::launcher {
 
 void OutputSplitter::feed(std::string_view bytes, const LineHandler& on_line) {
@@ -69,6 +71,7 @@ LineBuffer::Batch LineBuffer::take(std::size_t max_bytes) {
     lines_.pop_front();
     batch.lines.push_back(std::move(line));
   }
+  ET_CHECK((bytes_ == 0) == lines_.empty(), "a buffer counts the bytes of the lines that it holds");
   return batch;
 }
 

@@ -4,6 +4,7 @@
 #include <asio/error_code.hpp>
 #include <utility>
 
+#include "supervisor/protocol/check.h"
 #include "supervisor/protocol/codec.h"
 #include "supervisor/protocol/display_text.h"
 
@@ -52,6 +53,7 @@ void SupervisorLink::connect(milliseconds timeout) {
 }
 
 void SupervisorLink::connected(std::shared_ptr<transport::FrameConnection> connection) {
+  ET_CHECK(!finished_, "an agent that has ended connects no more");
   if (connection_) connection_->close();
   connection_ = std::move(connection);
   local_address_ = connection_->local_address();

@@ -12,6 +12,7 @@
 
 #include "launcher/agent_program.h"
 #include "launcher/process/process_attributes.h"
+#include "supervisor/protocol/check.h"
 #include "supervisor/protocol/codec.h"
 #include "supervisor/protocol/json_text.h"
 
@@ -229,6 +230,7 @@ bool WorkerProcess::take_output(std::size_t max_bytes, protocol::WorkerOutput& o
 }
 
 void WorkerProcess::process_ended(ExitStatus status) {
+  ET_CHECK(!ended_, "a process ends once");
   ended_ = true;
   status_ = status;
   ended_at_ = std::chrono::steady_clock::now();

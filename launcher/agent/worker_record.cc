@@ -3,6 +3,7 @@
 #include <type_traits>
 #include <utility>
 
+#include "supervisor/protocol/check.h"
 #include "supervisor/protocol/names.h"
 
 namespace elastictrain::launcher {
@@ -106,6 +107,7 @@ void WorkerRecord::remember(const WorkerUp& message) {
 void WorkerRecord::keep(const WorkerUp& message, std::uint64_t next_report) {
   const std::size_t bytes = kept_cost(message);
   if (bytes == 0 || is_term(message)) return;
+  ET_CHECK(kept_.empty() || next_report >= kept_.back().report, "numbers of reports only rise");
   kept_.push_back({message, bytes, next_report});
   kept_bytes_ += bytes;
   while (kept_.size() > kMaxKept || kept_bytes_ > kMaxKeptBytes) {
@@ -115,6 +117,7 @@ void WorkerRecord::keep(const WorkerUp& message, std::uint64_t next_report) {
 }
 
 void WorkerRecord::forget_oldest() {
+  ET_CHECK(!kept_.empty() && kept_bytes_ >= kept_.front().bytes, "what is forgotten was kept and counted");
   kept_bytes_ -= kept_.front().bytes;
   kept_.pop_front();
 }
@@ -145,6 +148,7 @@ std::vector<WorkerUp> WorkerRecord::resync(std::uint64_t next_report) {
   for (const auto* part : {&hello_, &active_, &ready_, &preparation_, &halted_, &term_}) {
     if (*part) messages.push_back(**part);
   }
+  ET_CHECK(kept_.empty() || next_report >= kept_.back().report, "numbers of reports only rise");
   for (Kept& kept : kept_) {
     messages.push_back(kept.message);
     kept.report = next_report;

@@ -9,6 +9,7 @@
 #include <asio/error_code.hpp>
 #include <asio/write.hpp>
 
+#include "supervisor/protocol/check.h"
 #include "supervisor/protocol/codec.h"
 #include "supervisor/protocol/limits.h"
 
@@ -151,6 +152,7 @@ void WorkerSocket::write(const PeerPtr& peer) {
                       if (!self->is_current(peer)) return;
                       if (error) return self->drop(peer, {});
                       if (!self->queue_.empty() && self->queue_.front() == frame) {
+                        ET_CHECK(self->queued_bytes_ >= frame->size(), "what has left the queue was counted in it");
                         self->queued_bytes_ -= frame->size();
                         self->queue_.pop_front();
                       }

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "supervisor/protocol/names.h"
+#include "tests/support/in_a_process.h"
 
 namespace launcher = elastictrain::launcher;
 using namespace elastictrain::protocol;
@@ -231,4 +232,13 @@ TEST_CASE("while the supervisor acknowledges nothing counts as lost") {
   for (std::size_t i = 1; i <= WorkerRecord::kMaxKept + 3; ++i) record.take(audit(i), kStart, 1);
   record.acknowledged(1);
   CHECK(record.resync(2).empty());
+}
+
+TEST_CASE("numbers of reports that fall end the process") {
+  const auto ended = elastictrain::test::in_a_process([] {
+    WorkerRecord record;
+    record.take(audit(1), kStart, 5);
+    record.take(audit(2), kStart, 4);
+  });
+  CHECK(ended.violated("numbers of reports only rise"));
 }
