@@ -8,6 +8,7 @@
 #include <optional>
 #include <utility>
 
+#include "supervisor/protocol/check.h"
 #include "supervisor/protocol/codec.h"
 #include "supervisor/protocol/display_text.h"
 #include "supervisor/protocol/limits.h"
@@ -84,6 +85,7 @@ void AgentTable::resume(const transport::Key& key, std::uint16_t port, std::vect
 }
 
 void AgentTable::adopt(AgentId agent, const std::string& host) {
+  ET_CHECK(!entries_.contains(agent), "an agent is taken over once");
   Entry& entry = entries_[agent];
   entry.host = host;
   entry.state = Entry::State::kLost;
@@ -91,6 +93,7 @@ void AgentTable::adopt(AgentId agent, const std::string& host) {
 }
 
 void AgentTable::launch(AgentId agent, const std::string& host) {
+  ET_CHECK(!entries_.contains(agent), "an agent is launched once");
   Entry& entry = entries_[agent];
   entry.host = host;
   set_process(entry, true);
@@ -152,12 +155,14 @@ void AgentTable::drop(AgentId agent, const std::string& reason) {
 AgentTable::PeerPtr AgentTable::exchange_peer(Entry& entry, PeerPtr peer) {
   connections_ += peer != nullptr;
   connections_ -= entry.peer != nullptr;
+  ET_CHECK(connections_ <= entries_.size(), "an agent has one connection at most");
   return std::exchange(entry.peer, std::move(peer));
 }
 
 void AgentTable::set_process(Entry& entry, bool runs) {
   processes_ += runs;
   processes_ -= std::exchange(entry.process, runs);
+  ET_CHECK(processes_ <= entries_.size(), "an agent has one launch at most");
 }
 
 // From here on it is refused.
@@ -236,6 +241,7 @@ void AgentTable::admit(const PeerPtr& peer, Entry& entry, const protocol::AgentH
     older->connection->close();
     closed(older, "it has reconnected");
   }
+  ET_CHECK(!peer->agent && !entry.peer && !entry.stopping, "a connection becomes that of one agent, which is awaited");
   std::erase(newcomers_, peer);
   peer->agent = hello.agent;
   exchange_peer(entry, peer);

@@ -13,6 +13,7 @@
 #include <utility>
 
 #include "supervisor/protocol/agent_messages.h"
+#include "supervisor/protocol/check.h"
 #include "supervisor/protocol/codec.h"
 #include "supervisor/protocol/limits.h"
 
@@ -38,6 +39,7 @@ std::string Board::put(WorkerId worker, const protocol::BoardPut& put, bool& is_
   entry.writer = worker;
   entry.numbers[worker] = put.number;
   is_new = true;
+  ET_CHECK(bytes_ <= limits::kMaxBoardBytes, "a board that is full takes no more");
   return {};
 }
 
@@ -59,6 +61,7 @@ std::string Board::objection(const protocol::BoardPut& put) const {
 std::size_t Board::bytes_with(const protocol::BoardPut& put) const {
   const auto known = entries_.find(put.key);
   const std::size_t old = known == entries_.end() ? 0 : known->second.value.size();
+  ET_CHECK(bytes_ >= old, "a board counts the bytes of its values");
   const std::size_t of_key = known == entries_.end() ? put.key.size() : 0;
   return bytes_ - old + put.value.size() + of_key;
 }
@@ -153,6 +156,7 @@ bool BoardFile::write_anew(const Board& board) {
   if (descriptor_ < 0) return false;
   bytes_ = 0;
   for (const auto& [key, entry] : board.entries()) {
+    ET_CHECK(entry.numbers.contains(entry.writer), "the writer of a value has numbered it");
     if (!write(frame_of(entry.writer, {entry.numbers.at(entry.writer), key, entry.value}))) return false;
   }
   return std::rename(fresh.c_str(), path_.c_str()) == 0;

@@ -11,6 +11,7 @@
 #include <string_view>
 
 #include "supervisor/journal_codec.h"
+#include "supervisor/protocol/check.h"
 
 namespace elastictrain {
 namespace {
@@ -104,6 +105,7 @@ std::string Journal::line_of(const core::Record& record) const {
 
 // The part of a line that a failed write leaves stays in the file; the next line begins with a line end.
 bool Journal::append(const std::string& line) {
+  ET_CHECK(line.find('\n') == line.size() - 1, "a record is one line");
   const std::string bytes = torn_ ? "\n" + line : line;
   for (std::size_t done = 0; done < bytes.size();) {
     const ssize_t count = ::write(descriptor_, bytes.data() + done, bytes.size() - done);

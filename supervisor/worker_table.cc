@@ -1,8 +1,11 @@
 #include "supervisor/worker_table.h"
 
+#include "supervisor/protocol/check.h"
+
 namespace elastictrain {
 
 void WorkerTable::restore(const core::Resumed& resumed) {
+  ET_CHECK(entries_.empty() && planned_ == 0, "a run is taken over before it has workers of its own");
   std::unordered_map<AgentId, std::string> hosts;
   for (const auto& agent : resumed.agents) hosts[agent.agent] = agent.host;
   for (const auto& place : resumed.workers) {
@@ -19,6 +22,7 @@ void WorkerTable::restore(const core::Resumed& resumed) {
 }
 
 void WorkerTable::spawned(const core::SpawnWorker& spawn, bool first_generation) {
+  ET_CHECK(!entries_.contains(spawn.worker), "a worker is started once");
   const bool has_rank = first_generation && spawn.rank < spawn.world_size;
   entries_[spawn.worker] = {spawn.agent, spawn.host, has_rank ? static_cast<std::int64_t>(spawn.rank) : -1,
                             spawn.local_rank, 0};
@@ -39,6 +43,7 @@ void WorkerTable::remove_all_of(AgentId agent) {
 }
 
 void WorkerTable::planned(const protocol::GenerationPlan& plan) {
+  ET_CHECK(plan.generation >= planned_, "generations only rise");
   planned_ = plan.generation;
   plan_.clear();
   plan_.reserve(plan.members.size());
@@ -47,6 +52,7 @@ void WorkerTable::planned(const protocol::GenerationPlan& plan) {
 
 void WorkerTable::committed(Generation generation) {
   if (generation != planned_) return;
+  ET_CHECK(generation >= generation_, "generations only rise");
   generation_ = generation;
   for (const Place& place : plan_) {
     const auto found = entries_.find(place.worker);

@@ -10,6 +10,7 @@
 #include "supervisor/relay_frame.h"
 #include "supervisor/worker_program.h"
 #include "supervisor/worker_table.h"
+#include "tests/support/in_a_process.h"
 
 namespace elastictrain {
 namespace {
@@ -179,6 +180,22 @@ TEST_CASE("the table of a run that is taken over has ranks at once, and process 
   table.set_pid(WorkerId{7}, 100);
   table.adopt_pid(WorkerId{7}, 200);
   CHECK(table.find(WorkerId{7})->pid == 100);
+}
+
+TEST_CASE("a worker that is started twice and a generation that falls end the process") {
+  CHECK(test::in_a_process([] {
+          WorkerTable table;
+          table.spawned(spawn_of(0, 0, 1, 1, 0), true);
+          table.spawned(spawn_of(0, 0, 1, 1, 1), true);
+        }).violated("a worker is started once"));
+  CHECK(test::in_a_process([] {
+          WorkerTable table;
+          protocol::GenerationPlan plan;
+          for (const Generation generation : {Generation{4}, Generation{3}}) {
+            plan.generation = generation;
+            table.planned(plan);
+          }
+        }).violated("generations only rise"));
 }
 
 TEST_CASE("recoveries are counted with their reason and idle time, as the journal tells them") {
