@@ -10,6 +10,7 @@
 #include <filesystem>
 #include <utility>
 
+#include "supervisor/protocol/check.h"
 #include "supervisor/protocol/display_text.h"
 
 namespace elastictrain::cluster {
@@ -99,6 +100,7 @@ void ClusterJournal::learn_hosts(const cluster_core::Record& record) {
 void ClusterJournal::write(const cluster_core::Record& record, double unix_s, double up_s) {
   learn_hosts(record);
   std::string line = journal_line(record, hosts_, sequence_ + 1, unix_s, up_s) + "\n";
+  ET_CHECK(line.find('\n') == line.size() - 1, "a record is one line");
   if (torn_) line.insert(line.begin(), '\n');
   for (std::size_t done = 0; done < line.size();) {
     const ssize_t count = ::write(descriptor_, line.data() + done, line.size() - done);

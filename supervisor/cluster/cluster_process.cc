@@ -11,6 +11,7 @@
 #include "launcher/process/process_identity.h"
 #include "supervisor/cluster/cluster_requests.h"
 #include "supervisor/policy/sharing_json.h"
+#include "supervisor/protocol/check.h"
 #include "supervisor/protocol/json_text.h"
 
 namespace elastictrain::cluster {
@@ -253,6 +254,7 @@ void ClusterProcess::act(const cluster_core::SendEnd& end) {
 }
 
 void ClusterProcess::act(const cluster_core::StartRun& start) {
+  ET_CHECK(cluster_->jobs().contains(start.job), "a run that is started is that of a job");
   starter_->start(cluster_->jobs().at(start.job), start.resume);
 }
 
@@ -399,7 +401,8 @@ void ClusterProcess::take_join(std::uint64_t connection, const Peer& peer, const
   event.lease = join.lease;
   event.holds = *holds;
   event.unix_s = unix_now_s();
-  runs_.insert(connection);
+  const bool is_new = runs_.insert(connection).second;
+  ET_CHECK(is_new, "a connection is that of one run");
   server_->keep(connection);
   give(event);
 }
@@ -462,6 +465,7 @@ std::optional<cluster_core::Slots> ClusterProcess::slots_from(const std::vector<
 std::vector<HostSlots> ClusterProcess::named(const cluster_core::Slots& slots) const {
   std::vector<HostSlots> list;
   for (const auto slot : slots) {
+    ET_CHECK(slot.host < cluster_->hosts().size(), "a slot is one of a known host");
     const auto& host = cluster_->hosts()[slot.host];
     if (list.empty() || list.back().host != host.name) list.push_back({host.name, {}, host.slots, host.job});
     list.back().slots.push_back(slot.number);

@@ -24,6 +24,7 @@
 
 #include "supervisor/cluster/cluster_directory.h"
 #include "supervisor/cluster/lease_protocol.h"
+#include "supervisor/protocol/check.h"
 
 namespace elastictrain::cluster {
 namespace {
@@ -243,6 +244,7 @@ class Connected : public std::enable_shared_from_this<Connected> {
     const std::string line = input_.substr(0, length - 1);
     input_.erase(0, length);
     if (input_.size() < kKeptCapacity && input_.capacity() > kKeptCapacity) input_.shrink_to_fit();
+    ET_CHECK(user().bytes >= length, "what waits of a user is counted");
     user().bytes -= length;
     reading_ = false;
     expire();
@@ -269,6 +271,7 @@ class Connected : public std::enable_shared_from_this<Connected> {
   void written(asio::error_code error) {
     if (state_ == nullptr) return;
     if (error) return drop(!closing_);
+    ET_CHECK(buffered_ >= lines_.front().size(), "lines that wait are counted");
     buffered_ -= lines_.front().size();
     user().bytes -= lines_.front().size();
     lines_.pop_front();
@@ -280,6 +283,8 @@ class Connected : public std::enable_shared_from_this<Connected> {
   void drop(bool tell) {
     if (state_ == nullptr) return;
     UserAccount& account = user();
+    ET_CHECK(account.connections > 0, "a user's connections are counted");
+    ET_CHECK(account.bytes >= buffered_ + input_.size(), "what waits of a user is counted");
     --account.connections;
     account.bytes -= buffered_ + input_.size();
     ServerState& state = *std::exchange(state_, nullptr);

@@ -18,6 +18,8 @@
 #include <utility>
 #include <variant>
 
+#include "supervisor/protocol/check.h"
+
 namespace elastictrain::cluster {
 namespace {
 
@@ -228,6 +230,7 @@ void RunLink::send(std::string line) {
 }
 
 void RunLink::send_next(const Attempt& attempt) {
+  ET_CHECK(attempt->sending.empty(), "one line is sent at a time");
   attempt->sending = std::exchange(attempt->next, {});
   if (attempt->sending.empty()) return;
   asio::async_write(attempt->socket, asio::buffer(attempt->sending),

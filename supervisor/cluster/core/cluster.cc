@@ -5,6 +5,7 @@
 
 #include "supervisor/cluster/core/deciding.h"
 #include "supervisor/cluster/core/state.h"
+#include "supervisor/protocol/check.h"
 
 namespace elastictrain::cluster_core {
 
@@ -51,6 +52,7 @@ std::uint32_t cluster_slots(const ClusterState& state) {
 }
 
 static Actions begin_cluster(ClusterState& state, double now_s) {
+  ET_CHECK(state.connections.empty(), "no run is there before a cluster begins");
   state.actions.clear();
   write_record(state, record::Began{state.settings.version, state.settings.policy, rules_of(state.settings)});
   for (auto& [id, job] : state.jobs) {
@@ -204,6 +206,8 @@ void settle_leases(ClusterState& state, double now_s) {
     if (found == state.jobs.end()) continue;
     Job& job = found->second;
     const auto& lease = state.book.lease(holder);
+    ET_CHECK(lease.version > job.leased_version, "versions of a lease only rise");
+    job.leased_version = lease.version;
     write_record(state,
                  record::Leased{job.id, lease.version, lease.slots, job.why, lease.hold, lease.beside, lease.moves});
     job.placed_s = now_s;
@@ -252,6 +256,8 @@ void send_places(ClusterState& state) {
 }
 
 void start_job(ClusterState& state, Job& job, double now_s) {
+  ET_CHECK(job.own() && !job.process && job.connection == 0, "a run is started that nobody else has started");
+  ET_CHECK(job.phase == Phase::kQueued || job.phase == Phase::kLost, "a run is started that waits or was lost");
   job.phase = Phase::kStarting;
   job.process = true;
   ++job.attempt;

@@ -4,11 +4,13 @@
 #include <cmath>
 #include <cstdio>
 #include <map>
+#include <numeric>
 #include <unordered_set>
 #include <utility>
 
 #include "heuristics/sharing/policy.h"
 #include "supervisor/cluster/core/state.h"
+#include "supervisor/protocol/check.h"
 
 namespace elastictrain::cluster_core {
 namespace sharing = heuristics::sharing;
@@ -229,10 +231,12 @@ static bool ask_for(ClusterState& state, SchedulingRound& round, std::size_t fir
   } else if (!ask_outside(state, round, first, question, decision)) {
     return false;
   }
+  ET_CHECK(decision.grants.size() == last - first, "a policy decides on every job that it is shown");
   if (decision.again_s > now_s) state.again_s = std::min(state.again_s, decision.again_s);
   std::uint32_t granted = 0;
   for (std::size_t place = first; place < last; ++place) {
     round.grants[place] = decision.grants[place - first];
+    ET_CHECK(round.grants[place].slots >= 0, "no job is granted less than nothing");
     const std::uint64_t beside = round.grants[place].beside;
     for (std::size_t host = first; beside != sharing::kNoJob && host < last; ++host) {
       if (round.jobs[host]->seen_as != beside) continue;
@@ -282,6 +286,20 @@ static void bound_sizes(ClusterState& state, SchedulingRound& round, double now_
     if (limits.running != kNoLimit && limits.running > 0) --limits.running;
   }
   round.shares = sharing::whole_shares(round.grants, bounds, std::move(users), round.slots);
+  ET_CHECK(round.shares.size() == round.jobs.size(), "every job has a share");
+  const auto given = std::accumulate(round.shares.begin(), round.shares.end(), std::uint64_t{0});
+  ET_CHECK(given <= round.slots, "no more slots are given than there are");
+}
+
+// Those of a guest are its host's.
+static bool are_apart(const SchedulingRound& round) {
+  Slots all;
+  for (std::size_t place = 0; place < round.slots_of.size(); ++place) {
+    const Slots& slots = round.slots_of[place];
+    if (!round.is_guest(place)) all.insert(all.end(), slots.begin(), slots.end());
+  }
+  std::sort(all.begin(), all.end());
+  return std::adjacent_find(all.begin(), all.end()) == all.end();
 }
 
 // The only job that gets more slots; nothing: there are several, or none.
@@ -353,6 +371,7 @@ static void plan_leases(ClusterState& state, SchedulingRound& round) {
 }
 
 static void adopt_decision(ClusterState& state, SchedulingRound& round, double now_s) {
+  ET_CHECK(are_apart(round), "no slot is for two jobs that share none");
   const bool any_stand_in =
       std::find(round.by_stand_in.begin(), round.by_stand_in.end(), true) != round.by_stand_in.end();
   record::Decided decided{state.because,

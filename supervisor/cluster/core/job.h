@@ -158,9 +158,10 @@ struct Job {
   double start_s = 10;          // of its workers, as far as is known
   double measured_start_s = 0;  // 0: it was not measured
   heuristics::sharing::Starts starts;
-  double placed_s = 0;         // its newest lease
-  std::uint32_t leased = 0;    // slots of that
-  double may_move_from_s = 0;  // after a move that came to nothing
+  double placed_s = 0;               // its newest lease
+  std::uint32_t leased = 0;          // slots of that
+  std::uint64_t leased_version = 0;  // of that, since the cluster process began
+  double may_move_from_s = 0;        // after a move that came to nothing
   std::optional<Move> move;
   std::optional<Trial> trial;
   std::map<std::uint32_t, HostLoss> losses;  // by host

@@ -5,9 +5,9 @@
 #include <optional>
 #include <utility>
 
-#include "supervisor/protocol/display_text.h"
-
 #include "supervisor/cluster/core/state.h"
+#include "supervisor/protocol/check.h"
+#include "supervisor/protocol/display_text.h"
 
 namespace elastictrain::cluster_core {
 
@@ -33,6 +33,7 @@ bool may_be_started_again(const Job& job, int status) {
 }
 
 double delay_s(std::uint32_t failures) {
+  ET_CHECK(failures > 0, "a job waits because it has failed");
   return std::min(kLongestDelay_s, kFirstDelay_s * static_cast<double>(1U << (failures - 1)));
 }
 
@@ -66,7 +67,10 @@ std::string why_it_left(int status) {
 
 static Job* job_of(ClusterState& state, Connection connection) {
   const auto found = state.connections.find(connection);
-  return found == state.connections.end() ? nullptr : &state.jobs.at(found->second);
+  if (found == state.connections.end()) return nullptr;
+  Job& job = state.jobs.at(found->second);
+  ET_CHECK(job.connection == connection && job.live(), "a connection and the job of its run know each other");
+  return &job;
 }
 
 // Its workers may run, and it cannot leave them now without losing what they have done.
@@ -161,6 +165,7 @@ static void take_in(ClusterState& state, Job& job, const Join& event, double now
     state.connections.erase(job.connection);
     state.actions.emplace_back(Refuse{job.connection, "another supervisor of this run has come"});
   }
+  ET_CHECK(!state.connections.contains(event.connection), "a connection is that of one run");
   job.connection = event.connection;
   state.connections[event.connection] = job.id;
   job.directory = event.directory;
@@ -275,7 +280,6 @@ void handle(ClusterState& state, const Report& event, double now_s) {
   if (!problem.empty()) {
     state.actions.emplace_back(Tell{"job " + id_text(job->id) + " says what cannot be: " + problem, true});
     state.actions.emplace_back(Refuse{event.connection, problem});
-    state.connections.erase(event.connection);
     return lose_run(state, *job, now_s);
   }
   take_figures(state, *job, event, now_s);
@@ -297,6 +301,7 @@ static void count_last_steps(const ClusterState& state, Job& job) {
 }
 
 static void finish_job(ClusterState& state, Job& job, int status, const std::string& why, double now_s) {
+  ET_CHECK(job.live(), "a job ends once");
   account_for(state, job, now_s);
   if (status == 0) count_last_steps(state, job);
   state.connections.erase(job.connection);
@@ -359,6 +364,7 @@ void handle(ClusterState& state, const Disconnected& event, double now_s) {
 }
 
 void lose_run(ClusterState& state, Job& job, double now_s) {
+  ET_CHECK(job.connection == 0 || state.connections.contains(job.connection), "a run that is lost was there");
   state.connections.erase(job.connection);
   job.connection = 0;
   job.lost_s = now_s;

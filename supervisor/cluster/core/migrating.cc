@@ -7,6 +7,7 @@
 
 #include "supervisor/cluster/core/deciding.h"
 #include "supervisor/cluster/core/state.h"
+#include "supervisor/protocol/check.h"
 
 namespace elastictrain::cluster_core {
 
@@ -90,6 +91,7 @@ std::string move_text(const ClusterState& state, const Job& job) {
 }
 
 void end_move(ClusterState& state, Job& job, record::MoveOutcome outcome, const std::string& why, double now_s) {
+  ET_CHECK(job.move || job.trial, "a move ends that was begun");
   write_record(state, record::MoveEnded{job.id, outcome, why});
   const bool is_done = outcome == record::MoveOutcome::kDone;
   const bool compares = is_done && !job.move->undoes && hosts_of(job.move->from) != hosts_of(job.move->to);
@@ -193,6 +195,7 @@ static std::vector<placement::Seeker> seekers(const ClusterState& state, const S
 
 static void begin_move(ClusterState& state, SchedulingRound& round, std::size_t place, Move move) {
   Job& job = *round.jobs[place];
+  ET_CHECK(!job.move, "a job moves once at a time");
   job.trial.reset();
   write_record(state, record::Moving{job.id, move.from, move.to, move.why, move.kept, move.undoes});
   round.slots_of[place] = move.to;

@@ -7,6 +7,7 @@
 #include "heuristics/sharing/grants.h"
 #include "supervisor/cluster/core/deciding.h"
 #include "supervisor/cluster/core/state.h"
+#include "supervisor/protocol/check.h"
 
 namespace elastictrain::cluster_core {
 
@@ -14,6 +15,7 @@ namespace sharing = heuristics::sharing;
 
 // The question outlives this round, so it takes the curves of its jobs along.
 static void ask_program(ClusterState& state, const SchedulingRound& round, std::size_t first, PolicyQuestion question) {
+  ET_CHECK(state.asked == nullptr, "a policy from outside is asked one question at a time");
   const auto asked = std::make_shared<PolicyQuestion>(std::move(question));
   for (std::size_t place = 0; place < asked->view.jobs.size(); ++place) {
     asked->curves.push_back(round.curves[first + place]);

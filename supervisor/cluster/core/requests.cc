@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "supervisor/cluster/core/state.h"
+#include "supervisor/protocol/check.h"
 
 namespace elastictrain::cluster_core {
 namespace {
@@ -86,6 +87,7 @@ std::string refusal(const ClusterState& state, const Owner& owner, const Limits&
 Job& admit(ClusterState& state, const Owner& owner, const Limits& limits, const JobSpec& spec, double unix_s,
            double now_s) {
   const JobId id = ++state.last_job;
+  ET_CHECK(!state.jobs.contains(id), "the id of a job is never used again");
   Job& job = state.jobs[id];
   job.id = id;
   job.spec = spec;

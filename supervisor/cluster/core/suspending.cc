@@ -7,6 +7,7 @@
 
 #include "supervisor/cluster/core/deciding.h"
 #include "supervisor/cluster/core/state.h"
+#include "supervisor/protocol/check.h"
 
 namespace elastictrain::cluster_core {
 
@@ -142,7 +143,9 @@ struct Freed {
   }
   void take(const Job& job, std::uint32_t slots) {
     std::uint32_t& own = of_user[{job.spec.priority, job.owner.uid}];
-    all[job.spec.priority] -= slots;
+    std::uint32_t& freed = all[job.spec.priority];
+    ET_CHECK(freed >= slots, "no more is passed on than was freed");
+    freed -= slots;
     own -= std::min(own, slots);
   }
 };
