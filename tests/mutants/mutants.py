@@ -24,6 +24,7 @@ CHECKPOINT, TRANSPORT = "train/checkpoint/", "supervisor/transport/"
 
 CORE_TEST, GOLDEN = "core_test", "golden_test"
 RENDEZVOUS, CONTRACT, KEEP, LIFE = "comm_rendezvous", "comm_contract", "comm_keep", "comm_life_cycle"
+COMM_PARTS, DECIDING = "comm_parts", "cluster_deciding_test"
 STATE, CHECKPOINTS, LINES, PARTS = "unit_train_state", "unit_checkpoint", "unit_transport", "unit_train_machine"
 
 
@@ -157,6 +158,24 @@ MUTANTS = {
                              "  if (!status && !MUTANT) keep_rest(vector, reach);", KEEP),
     "own_input_is_scaled_twice": (COMM + "shm_group.cc", "        scale = 1.0F;", "        if (!MUTANT) scale = 1.0F;",
                                   CONTRACT),
+    "children_are_added_as_they_come": (COMM + "block_streams.cc", "item.climbs && item.child > 0;",
+                                        "item.climbs && item.child > 0 && !MUTANT;", COMM_PARTS),
+    "ring_adds_what_it_should_copy": (COMM + "block_streams.cc", "in_.step < reduce_steps_ ?",
+                                      "in_.step < reduce_steps_ + (MUTANT && reduce_steps_ > 0 ? 1 : 0) ?", COMM_PARTS),
+    "headers_of_small_sums_may_differ": (COMM + "tcp_rail.cc", "  if (transfer.expected != nullptr &&",
+                                         "  if (!MUTANT && transfer.expected != nullptr &&", COMM_PARTS),
+    "rails_carry_the_same_slice": (COMM + "cpu_communicator.cc", "rail_->all_reduce(slice_of(layout_.local), nullptr)",
+                                   "rail_->all_reduce(slice_of(MUTANT ? 0 : layout_.local), nullptr)", COMM_PARTS),
+    "every_rank_leaves_its_host": (COMM + "cpu_communicator.cc", "  if (layout_.local == 0) {\n    if (auto status = rail_",
+                                   "  if (MUTANT || layout_.local == 0) {\n    if (auto status = rail_", COMM_PARTS),
+    # Decisions of a cluster.
+    "priorities_are_one": ("supervisor/cluster/core/deciding.cc", "round.jobs[last]->spec.priority == priority)",
+                           "(MUTANT || round.jobs[last]->spec.priority == priority))", DECIDING),
+    "nothing_is_left_idle": ("supervisor/cluster/core/deciding.cc",
+                             "state.left_idle || round.slots_of[place].size() < round.shares[place];",
+                             "state.left_idle || (!MUTANT && round.slots_of[place].size() < round.shares[place]);", DECIDING),
+    "the_fastest_is_the_guess": ("supervisor/cluster/core/deciding.cc", "static_cast<std::ptrdiff_t>(values.size() / 2);",
+                                 "static_cast<std::ptrdiff_t>(MUTANT ? values.size() - 1 : values.size() / 2);", DECIDING),
     "stranger_reads_a_store": ("train/peers/store_server.cc", "!comm::same_mac(client.proof, client.expected_proof))",
                                "(!MUTANT && !comm::same_mac(client.proof, client.expected_proof)))", session("program")),
     "any_user_reads_a_store": ("train/peers/store_server.cc", "if (is_unix && !comm::peer_has_own_uid(socket.fd()))",
