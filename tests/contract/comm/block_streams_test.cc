@@ -25,6 +25,12 @@ struct Streaming {
       peers.emplace_back(std::move(ends[1]), own);
     }
   }
+  ~Streaming() { end(); }
+  // Where a check has failed.
+  void end() {
+    control.request_abort();
+    if (thread.joinable()) thread.join();
+  }
   template <class Run>
   void begin(Run run) {
     thread = std::thread([this, run] {
@@ -119,6 +125,7 @@ struct Tree : Streaming {
     const BlockRoute route{0, &edges};
     stream->plan(std::span(&route, 1), 0);
   }
+  ~Tree() { end(); }
   void run() {
     begin([this](LinkWait& wait) { return stream->run({'a', 1, data.size() * sizeof(float)}, wait); });
   }

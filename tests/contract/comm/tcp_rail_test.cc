@@ -190,7 +190,11 @@ struct Alone {
     links.emplace_back(Channel(std::move(ends[0])), 7);
     rail = std::make_unique<TcpRail>(Ranks{4, 7}, 0, std::move(links), algorithm, control);
   }
-  // On a thread of its own: 40'000 numbers, 1, 2, 3…
+  ~Alone() {
+    control.request_abort();  // where a check has failed
+    if (thread.joinable()) thread.join();
+  }
+  // On a thread of its own: 1, 2, 3…
   void begin_sum(std::size_t count) {
     data.resize(count);
     std::iota(data.begin(), data.end(), 1.0F);
@@ -314,7 +318,10 @@ TEST_CASE("a peer that sums another size, another type or calls something else i
   const auto said_by = [](char kind, std::uint32_t sequence, std::uint64_t bytes) {
     Alone alone;
     alone.begin_sum(10);
+    (void)alone.peer->hear_header();
+    (void)alone.peer->hear(10);
     alone.peer->say(kind, sequence, bytes);
+    alone.peer->leave();
     alone.join();
     REQUIRE_FALSE(alone.status.ok());
     CHECK(alone.status.error().code == ErrorCode::kMismatch);
