@@ -186,7 +186,7 @@ TEST_CASE("audit batches and notes come again until a report that was sent after
   record.take(audit(2), kStart, 11);
   record.take(WorkerNote{"accuracy", "0.9"}, kStart, 12);
   record.acknowledged(9);
-  CHECK(record.resync(10).size() == 3);
+  CHECK(record.resync(12).size() == 3);
   // All three went up again before report 20, over a new connection; an old number acknowledges none of them.
   CHECK(batches(record.resync(20)) == std::vector<std::uint64_t>{1, 2});
   record.acknowledged(12);
