@@ -113,6 +113,7 @@ class LivePolicies(Case):
         """At an efficiency of 0.05 the largest batch is the best one; each change at most doubles it."""
         slots = config("noise-batch", workers=(2, 2, 3), trainer={**NOISY, "startup_delay_ms": 12_000},
                        efficiency=0.05, min_steps=50, max_per_worker=64)
+        slots["policy"]["interval_ms"] = 3000  # the first decision comes after the order of the third worker
         with Run(slots) as run:
             run.wait_size(2, timeout=60)
             run.do("resize", run.name, 3)
