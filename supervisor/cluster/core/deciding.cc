@@ -291,17 +291,6 @@ static void bound_sizes(ClusterState& state, SchedulingRound& round, double now_
   ET_CHECK(given <= round.slots, "no more slots are given than there are");
 }
 
-// Those of a guest are its host's.
-static bool are_apart(const SchedulingRound& round) {
-  Slots all;
-  for (std::size_t place = 0; place < round.slots_of.size(); ++place) {
-    const Slots& slots = round.slots_of[place];
-    if (!round.is_guest(place)) all.insert(all.end(), slots.begin(), slots.end());
-  }
-  std::sort(all.begin(), all.end());
-  return std::adjacent_find(all.begin(), all.end()) == all.end();
-}
-
 // The only job that gets more slots; nothing: there are several, or none.
 static const Job* only_one_that_grows(const SchedulingRound& round) {
   const Job* grows = nullptr;
@@ -371,7 +360,6 @@ static void plan_leases(ClusterState& state, SchedulingRound& round) {
 }
 
 static void adopt_decision(ClusterState& state, SchedulingRound& round, double now_s) {
-  ET_CHECK(are_apart(round), "no slot is for two jobs that share none");
   const bool any_stand_in =
       std::find(round.by_stand_in.begin(), round.by_stand_in.end(), true) != round.by_stand_in.end();
   record::Decided decided{state.because,
