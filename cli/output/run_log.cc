@@ -125,11 +125,14 @@ std::string render_kept(const KeptChoice& choice, const KeptLine& line) {
 KeptOutput::KeptOutput(const std::string& run_directory, KeptChoice choice)
     : choice_(std::move(choice)), older_(older_kept_log_path(run_directory)), newer_(kept_log_path(run_directory)) {}
 
-void KeptOutput::print_all(const std::function<void(const std::string& line)>& print) {
+std::optional<int> KeptOutput::print_all(const std::function<void(const std::string& line)>& print) {
+  std::optional<int> status;
   std::deque<std::string> held;  // the last ones, if only those are wanted
   const auto use = [&](std::string_view text) {
     const auto line = read_kept_line(text);
-    if (!line || !is_chosen(choice_, *line)) return;
+    if (!line) return;
+    status = line->exit_status();
+    if (!is_chosen(choice_, *line)) return;
     if (!choice_.last) return print(render_kept(choice_, *line));
     held.push_back(render_kept(choice_, *line));
     if (held.size() > *choice_.last) held.pop_front();
@@ -137,6 +140,7 @@ void KeptOutput::print_all(const std::function<void(const std::string& line)>& p
   if (older_.is_open()) older_.read_lines(use);
   newer_.read_lines(use);
   std::for_each(held.begin(), held.end(), print);
+  return status;
 }
 
 std::optional<int> KeptOutput::print_new(const std::function<void(const std::string& line)>& print) {

@@ -86,9 +86,9 @@ class KeptOutput {
   // Nothing was kept, or it cannot be read.
   bool is_open() const { return newer_.is_open(); }
 
-  // The lines so far, once.
-  void print_all(const std::function<void(const std::string& line)>& print);
-  // The lines since. Returns the exit status if the last one was among them.
+  // The lines so far, once. Both return the exit status if the last line of the run was among them.
+  std::optional<int> print_all(const std::function<void(const std::string& line)>& print);
+  // The lines since.
   std::optional<int> print_new(const std::function<void(const std::string& line)>& print);
 
  private:

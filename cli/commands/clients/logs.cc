@@ -107,11 +107,14 @@ bool flush() {
   return std::fflush(stdout) == 0 && std::ferror(stdout) == 0;
 }
 
-// The exit status of the run; none: its supervisor is gone, or nobody reads our output any more.
-std::optional<int> follow(const std::string& directory, KeptOutput& output, bool shows_progress) {
+// The exit status of the run; none: its supervisor is gone, or nobody reads our output any more. `ended`: the status in
+// the last line so far, which is the run's own if it is not live, and an earlier one's if it goes on.
+std::optional<int> follow(const std::string& directory, KeptOutput& output, bool shows_progress,
+                          std::optional<int> ended) {
   using Clock = std::chrono::steady_clock;
   AttachedProgress progress(directory);
-  const auto print_over = [&progress](const std::string& line) {
+  const auto print_over = [&](const std::string& line) {
+    ended.reset();
     progress.hide();
     print(line);
   };
@@ -122,7 +125,13 @@ std::optional<int> follow(const std::string& directory, KeptOutput& output, bool
     if (status) return status;
     if (shows_progress && flush()) progress.show();
     const auto now = Clock::now();
-    if (control::is_live(directory)) seen = now;
+    if (control::is_live(directory)) {
+      seen = now;
+    } else if (ended) {
+      const auto last = output.print_new(print_over);  // what came before it was no longer live
+      if (last) return last;
+      if (ended) return ended;
+    }
     if (now - seen > kLastLine) break;
     watch.wait();
   }
@@ -140,8 +149,8 @@ int print_logs(LogsFlags flags) {
   if (!directory.ok()) return complain("logs", directory.error());
   KeptOutput output(*directory, flags.choice);
   if (!output.is_open()) return complain("logs", nothing_kept(*directory));
-  output.print_all(print);
-  if (flags.follow && control::is_live(*directory)) (void)follow(*directory, output, false);
+  const auto ended = output.print_all(print);
+  if (flags.follow && control::is_live(*directory)) (void)follow(*directory, output, false, ended);
   return flush() ? kExitSuccess : kExitFailure;
 }
 
@@ -153,8 +162,8 @@ int attach(const std::string& name) {
   if (!output.is_open()) return complain("attach", nothing_kept(*directory));
   std::cerr << "elastictrain: attached to run " << found << "; Ctrl-C leaves it running, elastictrain stop " << found
             << " ends it\n";
-  output.print_all(print);
-  const auto status = follow(*directory, output, true);
+  const auto ended = output.print_all(print);
+  const auto status = follow(*directory, output, true, ended);
   if (status) return *status;
   if (!flush()) return kExitFailure;
   return complain("attach", lost_supervisor(found));
