@@ -257,6 +257,9 @@ TEST_CASE("an Abort in the middle of a computation is answered at once, in an up
   workers.push_back(run.spawn_ready(waiting(options, {Moment::kUpdating, 6})));
   run.change_to(workers);
   run.wait_step(workers[0], 6);
+  const auto& other = run[workers[1]].heartbeat;
+  run.wait_until([&] { return other.step == 5 && other.place == protocol::StepPlace::kUpdating; },
+                 "the other one's update: its sums can end after those of the first");
   const Generation fence = run.new_fence();
   run.send_abort(fence, workers);
   run.wait_halted(fence, {workers[0]});
