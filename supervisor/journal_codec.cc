@@ -4,6 +4,7 @@
 #include <array>
 #include <cstdio>
 #include <map>
+#include <memory>
 
 #include "supervisor/journal_values.h"
 #include "supervisor/protocol/member_count.h"
@@ -49,7 +50,7 @@ template <class Member>
 constexpr MemberType kMemberType{&append_member<Member>, &decode_member<Member>, &values::type_name<Member>,
                                  values::kIsOptional<Member>, std::is_same_v<Member, record::NamedNumbers>};
 
-// --- The table of all records, in the order of the variant
+// --- The table of all records, in the order of AllRecords
 
 struct FieldEntry {
   std::string_view name;
@@ -62,7 +63,7 @@ struct FieldEntry {
 struct RecordEntry {
   record::RecordName names;
   std::vector<FieldEntry> fields;
-  core::Record (*make)();
+  std::shared_ptr<void> (*make)();
 };
 
 struct CountFields {
@@ -93,8 +94,8 @@ struct AddFields {
 };
 
 template <class R>
-core::Record make_record() {
-  return core::Record(std::in_place_type<R>);
+std::shared_ptr<void> make_record() {
+  return std::make_shared<R>();
 }
 
 // A base class counts as one member of its own.
@@ -119,12 +120,12 @@ RecordEntry entry_of() {
 }
 
 template <class... R>
-std::vector<RecordEntry> entries_of(const std::variant<R...>*) {
+std::vector<RecordEntry> entries_of(record::RecordList<R...>) {
   return {entry_of<R>()...};
 }
 
 const std::vector<RecordEntry>& entries() {
-  static const auto table = entries_of(static_cast<const core::Record*>(nullptr));
+  static const auto table = entries_of(record::AllRecords());
   return table;
 }
 
@@ -139,13 +140,6 @@ const RecordEntry* entry_named(const std::string& event) {
   }();
   const auto found = by_name.find(event);
   return found == by_name.end() ? nullptr : found->second;
-}
-
-char* data_of(core::Record& record) {
-  return std::visit([](auto& content) { return reinterpret_cast<char*>(&content); }, record);
-}
-const char* data_of(const core::Record& record) {
-  return data_of(const_cast<core::Record&>(record));
 }
 
 // --- From JSON
@@ -179,8 +173,8 @@ const Json* find_field(const Json& json, const FieldEntry& field) {
 }
 
 core::Record read_record(const Json& json, const RecordEntry& entry) {
-  core::Record decoded = entry.make();
-  char* const data = data_of(decoded);
+  std::shared_ptr<void> decoded = entry.make();
+  char* const data = static_cast<char*>(decoded.get());
   for (const FieldEntry& field : entry.fields) {
     if (field.type->collects) {
       collect_numbers(json, entry, *reinterpret_cast<record::NamedNumbers*>(data + field.offset));
@@ -188,7 +182,7 @@ core::Record read_record(const Json& json, const RecordEntry& entry) {
       field.type->decode(*found, data + field.offset);
     }
   }
-  return decoded;
+  return {static_cast<std::size_t>(&entry - entries().data()), std::move(decoded)};
 }
 
 std::string fixed_microseconds(double seconds) {
@@ -200,13 +194,13 @@ std::string fixed_microseconds(double seconds) {
 }  // namespace
 
 std::string_view event_of(const core::Record& record) {
-  return entries()[record.index()].names.event;
+  return entries()[record.place()].names.event;
 }
 
 Texts fields_of(const core::Record& record) {
   Texts out;
-  const char* const data = data_of(record);
-  const RecordEntry& entry = entries()[record.index()];
+  const char* const data = static_cast<const char*>(record.about());
+  const RecordEntry& entry = entries()[record.place()];
   for (const FieldEntry& field : entry.fields) {
     const std::size_t first = out.size();
     field.type->append(out, field.name, data + field.offset);

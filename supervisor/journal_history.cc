@@ -19,7 +19,7 @@ bool opens_run(const std::string& line) {
   static const std::string mark = "\"event\":\"" + std::string(event_of(core::record::RunOpened{})) + '"';
   if (std::string_view(line).substr(0, kHeadBytes).find(mark) == std::string_view::npos) return false;
   const auto decoded = decode_journal_line(line);
-  return decoded && decoded->record && std::holds_alternative<core::record::RunOpened>(*decoded->record);
+  return decoded && decoded->record && decoded->record->is<core::record::RunOpened>();
 }
 
 // Offset of the line that opened the newest run; 0 if there is none.
@@ -65,8 +65,8 @@ Result<JournalHistory> read_journal_lines(const std::string& path, const std::fu
 namespace {
 
 bool begins_hold(const core::Record& record) {
-  return std::holds_alternative<core::record::SizeHeld>(record) ||
-         std::holds_alternative<core::record::RunState>(record);
+  return record.is<core::record::SizeHeld>() ||
+         record.is<core::record::RunState>();
 }
 
 double unix_now_s() {

@@ -11,7 +11,7 @@ namespace elastictrain {
 
 void RecoveryLog::take(const core::Record& record, double up_s) {
   up_s_ = up_s;
-  std::visit([this](const auto& about) { on(about); }, record);
+  record.visit([this](const auto& about) { on(about); });
 }
 
 void RecoveryLog::on(const core::record::Commit& commit) {
@@ -46,7 +46,7 @@ std::optional<Step> number_in(std::string_view text) {
 }  // namespace
 
 std::optional<CheckpointLog::Message> CheckpointLog::take(const core::Record& record, std::optional<Instant> now) {
-  const auto* note = std::get_if<core::record::Note>(&record);
+  const auto* note = record.as<core::record::Note>();
   return note == nullptr ? std::nullopt : on(*note, now);
 }
 

@@ -181,23 +181,23 @@ void Supervisor::Impl::journal(const core::Record& record, bool sync) {
   recoveries_.take(record, up_s());
   keep_last(record);
   look_at_checkpoints(record);
-  const bool moves = std::holds_alternative<core::record::GenerationComplete>(record) ||
-                     std::holds_alternative<core::record::HaltSettled>(record);
+  const bool moves = record.is<core::record::GenerationComplete>() ||
+                     record.is<core::record::HaltSettled>();
   if (moves) cluster_.changed();
   if (options_.on_journal) options_.on_journal(record);
 }
 
 void Supervisor::Impl::keep_last(const core::Record& record) {
-  const auto* commit = std::get_if<core::record::Commit>(&record);
+  const auto* commit = record.as<core::record::Commit>();
   if (commit != nullptr && commit->world_size > 0) last_size_ = commit->world_size;
   if (commit != nullptr) all_leave_ = commit->world_size == 0;
-  const auto* left = std::get_if<core::record::Left>(&record);
+  const auto* left = record.as<core::record::Left>();
   if (left != nullptr && all_leave_) {
     progress_.on_last_step(left->last_step);
     note_final(left->last_step);
   }
-  trained_ = trained_ || std::holds_alternative<core::record::Active>(record);
-  if (const auto* finished = std::get_if<core::record::Finished>(&record)) {
+  trained_ = trained_ || record.is<core::record::Active>();
+  if (const auto* finished = record.as<core::record::Finished>()) {
     progress_.on_last_step(finished->last_step);
     note_final(finished->last_step);
     program_finished_ = true;

@@ -145,14 +145,14 @@ Status Supervisor::Impl::look_back() {
   const auto history = read_journal_lines(directory_->journal_path(), [this, &owner](const JournalLine& line) {
     if (!line.record) return;
     const core::Record& record = *line.record;
-    if (const auto* opened = std::get_if<core::record::RunOpened>(&record)) owner = opened->run;
-    const auto* continued = std::get_if<core::record::RunResumed>(&record);
+    if (const auto* opened = record.as<core::record::RunOpened>()) owner = opened->run;
+    const auto* continued = record.as<core::record::RunResumed>();
     if (continued != nullptr && continued->anew.value_or(false)) life_began_s_ = line.up_s.value_or(0);
-    if (const auto* idle = std::get_if<core::record::Idle>(&record)) idle_times_.recall(idle->idle_ms / 1e3);
-    if (const auto* observed = std::get_if<core::record::Observed>(&record)) recall_view(policy_, *observed);
+    if (const auto* idle = record.as<core::record::Idle>()) idle_times_.recall(idle->idle_ms / 1e3);
+    if (const auto* observed = record.as<core::record::Observed>()) recall_view(policy_, *observed);
     recoveries_.take(record, line.up_s.value_or(0));
     checkpoints_.take(record, std::nullopt);
-    trained_ = trained_ || std::holds_alternative<core::record::Active>(record);
+    trained_ = trained_ || record.is<core::record::Active>();
     if (options_.on_journal) options_.on_journal(record);
   });
   if (!history.ok()) return history.error();

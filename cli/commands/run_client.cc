@@ -290,7 +290,7 @@ std::optional<std::string> rule_that_ended(const std::string& directory) {
   };
   const auto take = [&rule](const JournalLine& line) {
     if (!line.record) return;
-    if (const auto* broken = std::get_if<core::record::InvariantBroken>(&*line.record)) rule = broken->what;
+    if (const auto* broken = line.record->as<core::record::InvariantBroken>()) rule = broken->what;
   };
   (void)read_journal_lines(directory + "/" + control::kJournalName, take, is_last);
   return rule;

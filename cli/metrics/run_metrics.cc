@@ -77,7 +77,7 @@ void RunMetrics::add_steps() {
 }
 
 void RunMetrics::add_record(const core::Record& record) {
-  std::visit([this](const auto& about) { on(about); }, record);
+  record.visit([this](const auto& about) { on(about); });
 }
 
 void RunMetrics::on(const core::record::GenerationComplete& complete) {

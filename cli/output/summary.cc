@@ -77,7 +77,7 @@ void Summary::on(const core::record::Audit& audit) {
 }
 
 void Summary::add_record(const core::Record& record) {
-  std::visit([this](const auto& about) { on(about); }, record);
+  record.visit([this](const auto& about) { on(about); });
 }
 
 std::string Summary::total_idle() const {

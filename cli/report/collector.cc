@@ -54,7 +54,7 @@ void Collector::take(const core::Record& record, double up_s, double unix_s) {
   report_.up_s = std::max(report_.up_s, now_s_);
   if (report_.began_unix_s == 0) report_.began_unix_s = now_unix_s_;
   report_.last_unix_s = now_unix_s_;
-  std::visit([this](const auto& about) { on(about); }, record);
+  record.visit([this](const auto& about) { on(about); });
 }
 
 Report Collector::result() const {

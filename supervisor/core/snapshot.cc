@@ -264,7 +264,7 @@ Journal state_record(const Run& run) {
   state.last_agent = run.roster.last_agent();
   state.last_worker = run.roster.last_worker();
   if (run.takeover.unsettled) state.unsettled = true;
-  return Journal(std::in_place_type<record::RunState>, std::move(state), true);
+  return Journal{std::move(state), true};
 }
 
 }  // namespace elastictrain::core

@@ -60,13 +60,13 @@ std::vector<core::Record> records_of(const std::string& journal) {
 RecordFacts facts_of(const core::Journal& record) {
   RecordFacts facts;
   facts.event = event_of(record.record);
-  const bool is_audit = std::holds_alternative<core::record::Audit>(record.record);
+  const bool is_audit = record.record.is<core::record::Audit>();
   for (const auto& [name, value] : fields_of(record.record)) {
     const std::uint64_t number = std::strtoull(value.c_str(), nullptr, 10);
     if (name == "generation" || name == "fence") facts.numbers.push_back(number);
     if (is_audit) facts.totals[name] = number;
   }
-  const auto* broken = std::get_if<core::record::InvariantBroken>(&record.record);
+  const auto* broken = record.record.as<core::record::InvariantBroken>();
   if (broken != nullptr) facts.broken_invariant = broken->what;
   return facts;
 }

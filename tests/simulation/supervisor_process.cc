@@ -399,11 +399,11 @@ void SupervisorProcess::perform(const core::CancelTimer& action) {
 
 void SupervisorProcess::perform(const core::Journal& action) {
   world_.oracle.journaled(action);
-  const auto* loss = std::get_if<core::record::Loss>(&action.record);
+  const auto* loss = action.record.as<core::record::Loss>();
   if (loss != nullptr && loss->failure_class == "hang" && !world_.stalled) {
     world_.violated("hang_is_real", "a loss is taken for a hang though nothing stands still: " + loss->what);
   }
-  if (const auto* gone = std::get_if<core::record::HostVanished>(&action.record)) world_.drained.erase(gone->host);
+  if (const auto* gone = action.record.as<core::record::HostVanished>()) world_.drained.erase(gone->host);
   if (journal_check_) journal_check_->take(action.record);
   if (world_.disk.journal(world_.queue.now(), action)) {
     world_.disk.journal(world_.queue.now(), membership_.state_record());

@@ -151,7 +151,7 @@ class JournalCheck {
   // Every record that the run wrote, in order.
   void take(const core::Record& record) {
     all_.take(record);
-    taken_over_ = taken_over_ || std::holds_alternative<core::record::RunResumed>(record);
+    taken_over_ = taken_over_ || record.is<core::record::RunResumed>();
   }
 
   // After a step. Returns the difference, or nothing.

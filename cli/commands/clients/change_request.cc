@@ -105,7 +105,7 @@ Status wait_for(const std::string& directory, FileFollower& journal, const IsDon
     if (done(answer->value("status", nlohmann::json::object()))) return {};
     journal.read_lines([&](std::string_view line) {
       const auto decoded = decode_journal_line(line);
-      if (decoded && decoded->record) std::visit(changed, *decoded->record);
+      if (decoded && decoded->record) decoded->record->visit(changed);
     });
     if (!changed.why_not.empty()) return Error{ErrorCode::kRefused, changed.why_not};
     std::this_thread::sleep_for(kLookEvery);

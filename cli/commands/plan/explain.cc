@@ -73,9 +73,9 @@ class Story {
   explicit Story(policy::Replay& replay) : replay_(replay) {}
 
   void take(const core::Record& record, double up_s) {
-    if (const auto* observed = std::get_if<core::record::Observed>(&record)) on(*observed);
-    if (const auto* decided = std::get_if<core::record::Decided>(&record)) on(*decided);
-    if (const auto* commit = std::get_if<core::record::Commit>(&record)) on(*commit, up_s);
+    if (const auto* observed = record.as<core::record::Observed>()) on(*observed);
+    if (const auto* decided = record.as<core::record::Decided>()) on(*decided);
+    if (const auto* commit = record.as<core::record::Commit>()) on(*commit, up_s);
   }
   const std::vector<Explained>& found() const { return found_; }
   // Of a run that does not say how long it trains, by the last view; empty: it says it, or reports no loss.

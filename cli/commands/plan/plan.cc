@@ -91,7 +91,7 @@ void make_measuring(RunConfig& config) {
 }
 
 bool is_measured(const core::Record& record) {
-  const auto* decided = std::get_if<core::record::Decided>(&record);
+  const auto* decided = record.as<core::record::Decided>();
   return decided != nullptr && decided->code == heuristics::kMeasured;
 }
 

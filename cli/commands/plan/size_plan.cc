@@ -162,7 +162,7 @@ Result<JobProfile> profile_of_json(std::string_view text, const std::string& fil
 }  // namespace
 
 void add_record(JobProfile& profile, const core::Record& record) {
-  const auto* observed = std::get_if<core::record::Observed>(&record);
+  const auto* observed = record.as<core::record::Observed>();
   if (observed == nullptr) return;
   auto view = policy::view_from_json(observed->view.text);
   if (!view.ok() || view->jobs.size() != 1) return;

@@ -33,7 +33,7 @@ Hooks::Hooks(asio::io_context& io, const HooksConfig& config, std::string run_na
       size_(size) {}
 
 void Hooks::take(const core::Record& record) {
-  std::visit([this](const auto& about) { on(about); }, record);
+  record.visit([this](const auto& about) { on(about); });
 }
 
 void Hooks::on(const core::record::Loss& loss) {

@@ -29,10 +29,10 @@ BeginWatch::BeginWatch(asio::io_context& io, std::uint64_t workers, std::chrono:
     : timer_(io), workers_(workers), plain_after_(plain_after), begun_(std::move(begun)) {}
 
 void BeginWatch::take(const core::Record& record) {
-  if (std::holds_alternative<core::record::Hello>(record)) uses_library_ = true;
-  if (std::holds_alternative<core::record::Spawned>(record) && ++running_ == workers_) all_run();
-  const bool trains_on = std::holds_alternative<core::record::AllBack>(record);
-  if (trains_on || std::holds_alternative<core::record::GenerationComplete>(record)) report();
+  if (record.is<core::record::Hello>()) uses_library_ = true;
+  if (record.is<core::record::Spawned>() && ++running_ == workers_) all_run();
+  const bool trains_on = record.is<core::record::AllBack>();
+  if (trains_on || record.is<core::record::GenerationComplete>()) report();
 }
 
 void BeginWatch::all_run() {
@@ -336,9 +336,9 @@ SupervisorOptions LiveRun::options() {
     if (watcher_) watcher_(record);
     // Not those that an earlier supervisor wrote, which open() reads back.
     if (begin_watch_ && opened_) begin_watch_->take(record);
-    if (const auto* began = std::get_if<core::record::GenerationComplete>(&record)) size_ = began->world_size;
+    if (const auto* began = record.as<core::record::GenerationComplete>()) size_ = began->world_size;
     if (hooks_ && opened_) hooks_->take(record);
-    const auto* unneeded = std::get_if<core::record::HostUnneeded>(&record);
+    const auto* unneeded = record.as<core::record::HostUnneeded>();
     if (unneeded != nullptr && meeting_.rendezvous != nullptr && opened_) {
       meeting_.rendezvous->let_go(unneeded->host, unneeded->reason);
     }

@@ -2,10 +2,6 @@
 
 namespace elastictrain::core {
 
-Journal::Journal(Record of, bool with_sync) : record(std::move(of)), sync(with_sync) {}
-Journal::Journal(Journal&& other) noexcept = default;
-Journal::~Journal() = default;
-
 template <class T>
 void Outbox::emit(T action) {
   actions_.emplace_back(std::move(action));

@@ -94,15 +94,8 @@ struct ArmTimer {
 struct CancelTimer {
   std::uint64_t timer = 0;
 };
-// One line of the journal. Its special members are in action.cc: compiled once instead of in every file that emits an
-// action, because those of a variant of all records are large.
+// One line of the journal.
 struct Journal {
-  explicit Journal(Record of, bool with_sync = false);
-  template <class R>
-  Journal(std::in_place_type_t<R> type, R&& about, bool with_sync) : record(type, std::move(about)), sync(with_sync) {}
-  Journal(Journal&& other) noexcept;
-  ~Journal();
-
   Record record;
   bool sync = false;
 };
@@ -202,7 +195,7 @@ class Outbox {
   // Before the actions that carry out what it records.
   template <class R>
   void journal(R about, bool sync = false) {
-    emit(Journal(std::in_place_type<R>, std::move(about), sync));
+    emit(Journal{std::move(about), sync});
   }
   void send(std::vector<WorkerId> workers, protocol::WorkerDown message);
   void tell(Tell::Level level, std::string text);

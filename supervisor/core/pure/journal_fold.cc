@@ -34,7 +34,7 @@ UpdatePlan plan_update_of(const R& about) {
 }  // namespace
 
 void JournalFold::take(const Record& record) {
-  std::visit([this](const auto& about) { on(about); }, record);
+  record.visit([this](const auto& about) { on(about); });
 }
 
 void JournalFold::on(const record::RunOpened& about) {

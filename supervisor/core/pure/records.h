@@ -6,7 +6,10 @@
 // field that gets another name, with was() its old one.
 #pragma once
 
-#include <variant>
+#include <cstddef>
+#include <memory>
+#include <type_traits>
+#include <utility>
 
 #include "supervisor/core/pure/records/change.h"
 #include "supervisor/core/pure/records/failures.h"
@@ -20,16 +23,70 @@ namespace elastictrain::core {
 namespace record {
 
 template <class... R>
-std::variant<R...> variant_of(RecordList<R...>);
+RecordList<R...> joined(RecordList<R...>);
 template <class... First, class... Second, class... Rest>
-auto variant_of(RecordList<First...>, RecordList<Second...>, Rest... rest) {
-  return variant_of(RecordList<First..., Second...>(), rest...);
+auto joined(RecordList<First...>, RecordList<Second...>, Rest... rest) {
+  return joined(RecordList<First..., Second...>(), rest...);
 }
+using AllRecords =
+    decltype(joined(RunRecords(), HostRecords(), WorkerRecords(), RequestRecords(), ChangeRecords(), FailureRecords()));
+
+// The place of R in the list; its length: R is not in it.
+template <class R, class... All>
+constexpr std::size_t place_in(RecordList<All...>) {
+  std::size_t place = 0;
+  (void)((std::is_same_v<R, All> || (++place, false)) || ...);
+  return place;
+}
+template <class... All>
+constexpr std::size_t length_of(RecordList<All...>) {
+  return sizeof...(All);
+}
+template <class R>
+inline constexpr std::size_t kPlace = place_in<R>(AllRecords());
+template <class R>
+concept IsRecord = kPlace<R> < length_of(AllRecords());
 
 }  // namespace record
 
-using Record =
-    decltype(record::variant_of(record::RunRecords(), record::HostRecords(), record::WorkerRecords(),
-                                record::RequestRecords(), record::ChangeRecords(), record::FailureRecords()));
+// A record of any kind. Its content is shared and never changes, so copies are cheap; and unlike a variant of 84 types,
+// it costs a file that only passes it on no time to compile.
+class Record {
+ public:
+  template <record::IsRecord R>
+  Record(R about) : Record(record::kPlace<R>, std::make_shared<const R>(std::move(about))) {}
+  // `about` is of the kind at that place of AllRecords.
+  Record(std::size_t place, std::shared_ptr<const void> about) : place_(place), about_(std::move(about)) {}
+
+  std::size_t place() const { return place_; }
+  const void* about() const { return about_.get(); }
+  template <record::IsRecord R>
+  bool is() const {
+    return place_ == record::kPlace<R>;
+  }
+  // Nullptr: it is of another kind. The content lives as long as the record or a copy.
+  template <record::IsRecord R>
+  const R* as() const& {
+    return is<R>() ? static_cast<const R*>(about_.get()) : nullptr;
+  }
+  template <record::IsRecord R>
+  const R* as() const&& = delete;
+
+  // use(const R&) for the R that it is.
+  template <class Use>
+  void visit(Use&& use) const {
+    visit_in(use, record::AllRecords());
+  }
+
+ private:
+  template <class Use, class... R>
+  void visit_in(Use& use, record::RecordList<R...>) const {
+    std::size_t place = 0;
+    (void)((place++ == place_ && (use(*static_cast<const R*>(about_.get())), true)) || ...);
+  }
+
+  std::size_t place_;
+  std::shared_ptr<const void> about_;
+};
 
 }  // namespace elastictrain::core

@@ -246,7 +246,7 @@ TEST_CASE("a commit and the end are on disk before they happen") {
   const Journal* journal = nullptr;
   for (std::size_t i = 0; i < run.last_.size(); ++i) {
     const auto* entry = std::get_if<Journal>(&run.last_[i]);
-    if (entry != nullptr && std::holds_alternative<record::Commit>(entry->record)) {
+    if (entry != nullptr && entry->record.is<record::Commit>()) {
       journal = entry;
       REQUIRE(i + 1 < run.last_.size());
       CHECK(std::holds_alternative<SendToWorkers>(run.last_[i + 1]));
@@ -275,13 +275,13 @@ TEST_CASE("audit records find samples that count twice, and the end sums them up
   CHECK(run.last_.empty());
   run.say(1, protocol::WorkerAudit{{step}});
   REQUIRE(run.last<Journal>() != nullptr);
-  CHECK(std::holds_alternative<record::AuditViolation>(run.last<Journal>()->record));
+  CHECK(run.last<Journal>()->record.is<record::AuditViolation>());
   CHECK(run.last<Tell>()->level == Tell::Level::kError);
   run.say(1, protocol::WorkerFinished{1});
   run.feed(WorkerExited{WorkerId{1}, 0, 0, {}});
   const auto audit = std::find_if(run.last_.begin(), run.last_.end(), [](const Action& action) {
     const auto* journal = std::get_if<Journal>(&action);
-    return journal != nullptr && std::holds_alternative<record::Audit>(journal->record);
+    return journal != nullptr && journal->record.is<record::Audit>();
   });
   REQUIRE(audit != run.last_.end());
   CHECK(run.last<EndRun>()->exit_status == kStatusAuditFailed);
@@ -309,7 +309,7 @@ TEST_CASE("the account of a lost worker still counts") {
   run.say(1, audit);
   run.say(9, audit);
   REQUIRE(run.last<Journal>() != nullptr);
-  CHECK(std::holds_alternative<record::AuditViolation>(run.last<Journal>()->record));
+  CHECK(run.last<Journal>()->record.is<record::AuditViolation>());
 }
 
 TEST_CASE("a supervisor that takes over during a restart knows its start point") {
@@ -329,7 +329,7 @@ TEST_CASE("a supervisor that takes over during a restart knows its start point")
   run.ready(7);
   run.say(7, protocol::WorkerActive{3, 21, 0});
   REQUIRE(run.last<Journal>() != nullptr);
-  CHECK(std::holds_alternative<record::Active>(run.last<Journal>()->record));
+  CHECK(run.last<Journal>()->record.is<record::Active>());
   run.say(7, protocol::WorkerActive{3, 21, 0});
   CHECK(run.last_.empty());
   run.say(7, protocol::WorkerAudit{{{.generation = 3, .step = 21, .first_position = 640, .count = 32}}, 1});
@@ -357,10 +357,10 @@ TEST_CASE("a worker that left while there was no supervisor is not a loss") {
   run.feed(AgentConnected{AgentId{2}});
   run.ready(2);
   run.say(2, protocol::WorkerLeft{2, 20});
-  CHECK(std::holds_alternative<record::Left>(run.last<Journal>()->record));
+  CHECK(run.last<Journal>()->record.is<record::Left>());
   run.feed(WorkerExited{WorkerId{2}, 0, 0, {}});
   CHECK(run.last<Tell>() == nullptr);
-  CHECK(std::holds_alternative<record::Exited>(run.last<Journal>()->record));
+  CHECK(run.last<Journal>()->record.is<record::Exited>());
 }
 
 TEST_CASE("a worker that exits cleanly after the program has finished elsewhere does not fail the run") {

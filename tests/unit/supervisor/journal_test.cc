@@ -120,8 +120,9 @@ TEST_CASE("a later supervisor reads the records of the newest run and counts its
   const auto history = read_journal_history(file.path, [&](const core::Record& record) { seen.push_back(record); });
   REQUIRE(history.ok());
   REQUIRE(seen.size() == 2);
-  CHECK(std::holds_alternative<core::record::RunOpened>(seen[0]));
-  CHECK(std::get<core::record::Idle>(seen[1]).idle_ms == 12.5);
+  CHECK(seen[0].is<core::record::RunOpened>());
+  REQUIRE(seen[1].is<core::record::Idle>());
+  CHECK(seen[1].as<core::record::Idle>()->idle_ms == 12.5);
   CHECK(history->up_s >= 100);
   CHECK(!read_journal_history("/nowhere/journal.jsonl", [](const core::Record&) {}).ok());
 }

@@ -58,7 +58,7 @@ class Scene {
   void feed(const Event& event) {
     now_ += Millis(10);
     for (const Action& action : machine_.step(event, now_)) {
-      if (const auto* record = std::get_if<Journal>(&action))
+      if (const auto* record = std::get_if<core::Journal>(&action))
         journal_.take(encode_journal_line(record->record, 0, 0, 0));
       const auto* send = std::get_if<SendToWorkers>(&action);
       if (send == nullptr) continue;

@@ -71,7 +71,7 @@ TEST_CASE("the figures of a run go on from a journal of schema version 1") {
   std::size_t views = 0;
   const auto history = read_journal_history(kStored, [&](const core::Record& record) {
     recoveries.take(record, 0);
-    views += std::holds_alternative<core::record::Observed>(record) ? 1 : 0;
+    views += record.is<core::record::Observed>() ? 1 : 0;
   });
   REQUIRE(history.ok());
   CHECK(history->records == 113);
