@@ -24,7 +24,12 @@ if ! cmake --preset "$preset" >"$log" 2>&1; then
 fi
 [ $# -gt 0 ] || grep 'left out' "$log" || true  # what this machine lacks
 rm -f "$log"
+# One compiler at a time for each processor, and for each 1.5 GB of memory: the largest unit takes as much.
+jobs=$(awk -v processors="$(nproc)" '/^MemAvailable/ {
+  jobs = int($2 / 1500000)
+  print jobs < 1 ? 1 : jobs > processors ? processors : jobs
+}' /proc/meminfo)
 if [ $# -gt 0 ]; then
-  exec cmake --build --preset "$preset" --target "$@"
+  exec cmake --build --preset "$preset" --parallel "$jobs" --target "$@"
 fi
-exec cmake --build --preset "$preset"
+exec cmake --build --preset "$preset" --parallel "$jobs"

@@ -94,7 +94,7 @@ std::string render_helpers(const nlohmann::json& helpers) {
   return text + (why.empty() ? "" : "; " + why) + "\n";
 }
 
-std::string render_head(const nlohmann::json& cluster) {
+std::string render_cluster_head(const nlohmann::json& cluster) {
   const std::size_t waiting = cluster["waiting"].size();
   std::string text = "cluster " + cluster.value("name", "") + ": policy " + cluster.value("policy", "") + ", " +
                      std::to_string(cluster.value("leased", 0)) + " of " +
@@ -119,7 +119,7 @@ std::size_t slots_on(const nlohmann::json& places, const std::string& host) {
   return count;
 }
 
-std::string render_hosts(const nlohmann::json& cluster, const Room& room) {
+std::string render_cluster_hosts(const nlohmann::json& cluster, const Room& room) {
   Table table({{"host"},
                {"slots", Align::kRight},
                {"leased", Align::kRight},
@@ -149,11 +149,11 @@ std::string render_hosts(const nlohmann::json& cluster, const Room& room) {
 }  // namespace
 
 std::string render_queue(const nlohmann::json& cluster, bool all, const Room& room) {
-  return render_head(cluster) + render_jobs(cluster, all, room);
+  return render_cluster_head(cluster) + render_jobs(cluster, all, room);
 }
 
 std::string render_cluster_status(const nlohmann::json& cluster, const Room& room) {
-  return render_head(cluster) + "\n" + render_hosts(cluster, room) + "\n" + render_jobs(cluster, false, room);
+  return render_cluster_head(cluster) + "\n" + render_cluster_hosts(cluster, room) + "\n" + render_jobs(cluster, false, room);
 }
 
 namespace {

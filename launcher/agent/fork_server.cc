@@ -22,7 +22,7 @@ namespace {
 constexpr const char* kModule = "elastictrain._fork_server";
 constexpr std::size_t kMaxTextBytes = 4096;
 constexpr int kDescriptors = 5;
-constexpr std::chrono::milliseconds kDrainTime{500};
+constexpr std::chrono::milliseconds kServerDrainTime{500};
 
 struct SocketPair {
   Fd own;
@@ -231,7 +231,7 @@ void ForkServer::answered() {
 // why.
 void ForkServer::await_end() {
   if (!how_ended_.empty()) return;
-  deadline_.expires_after(kDrainTime);
+  deadline_.expires_after(kServerDrainTime);
   deadline_.async_wait([this, life = std::weak_ptr<char>(life_)](const asio::error_code& error) {
     const bool is_due = !error && !life.expired() && how_ended_.empty() && state_ == State::kReady;
     if (is_due) answer(0, "it ended before it ran");
@@ -266,7 +266,7 @@ void ForkServer::limit_wait(const std::string& what) {
 void ForkServer::ended(ExitStatus status) {
   how_ended_ = how_it_ended(status);
   if (error_->ended()) return error_ended();
-  deadline_.expires_after(kDrainTime);
+  deadline_.expires_after(kServerDrainTime);
   deadline_.async_wait([this, life = std::weak_ptr<char>(life_)](const asio::error_code& error) {
     if (!error && !life.expired()) error_ended();
   });

@@ -70,7 +70,7 @@ namespace {
 constexpr std::size_t kErrorLines = 20;
 constexpr std::size_t kErrorLineBytes = 1000;
 // A grandchild outside the group may hold the pipes; the report of the exit is not delayed longer than this.
-constexpr std::chrono::milliseconds kDrainTime{500};
+constexpr std::chrono::milliseconds kOutputDrainTime{500};
 // A worker that ends so soon after a process of its memory group was killed for want of memory ends because of that: it
 // was the one, or missed it (a data loader), or the kernel ends whole groups.
 constexpr std::chrono::seconds kOomKillCounts{2};
@@ -237,7 +237,7 @@ void WorkerProcess::process_ended(ExitStatus status) {
   look_at_memory();
   kill_timer_.cancel();
   socket_->drain();
-  drain_timer_.expires_after(kDrainTime);
+  drain_timer_.expires_after(kOutputDrainTime);
   drain_timer_.async_wait([this, life = std::weak_ptr<char>(life_)](const asio::error_code& error) {
     if (!error && !life.expired()) finish();
   });

@@ -17,10 +17,6 @@ namespace {
 using std::chrono::milliseconds;
 using std::chrono::seconds;
 
-void demand(bool condition, const char* what) {
-  if (!condition) throw std::runtime_error(what);
-}
-
 void put(Session& session, const std::string& key, const std::string& value) {
   session.board_put(key, value.data(), value.size());
 }

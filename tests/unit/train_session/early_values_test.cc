@@ -21,10 +21,6 @@ std::uint64_t early_number(const Session& session, const char* name) {
   return number;
 }
 
-void demand(bool condition, const char* what) {
-  if (!condition) throw std::runtime_error(what);
-}
-
 // "step" is that of the last committed step; it starts as the process's own id.
 TestWorkerOptions with_early_step() {
   TestWorkerOptions options;

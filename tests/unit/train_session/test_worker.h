@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <functional>
 #include <optional>
+#include <stdexcept>
 #include <string>
 
 #include "elastictrain/session.hpp"
@@ -74,6 +75,11 @@ inline TestWorkerOptions dying(TestWorkerOptions options, Moment moment) {
 inline TestWorkerOptions waiting(TestWorkerOptions options, Moment moment) {
   options.waits = moment;
   return options;
+}
+
+// A check in a worker's process, which ends with kExitSessionError.
+inline void demand(bool condition, const char* what) {
+  if (!condition) throw std::runtime_error(what);
 }
 
 // The gradient of one sample, the same in every process.
