@@ -65,8 +65,7 @@ Result<JournalHistory> read_journal_lines(const std::string& path, const std::fu
 namespace {
 
 bool begins_hold(const core::Record& record) {
-  return record.is<core::record::SizeHeld>() ||
-         record.is<core::record::RunState>();
+  return record.is<core::record::SizeHeld>() || record.is<core::record::RunState>();
 }
 
 double unix_now_s() {

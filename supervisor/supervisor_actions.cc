@@ -181,8 +181,7 @@ void Supervisor::Impl::journal(const core::Record& record, bool sync) {
   recoveries_.take(record, up_s());
   keep_last(record);
   look_at_checkpoints(record);
-  const bool moves = record.is<core::record::GenerationComplete>() ||
-                     record.is<core::record::HaltSettled>();
+  const bool moves = record.is<core::record::GenerationComplete>() || record.is<core::record::HaltSettled>();
   if (moves) cluster_.changed();
   if (options_.on_journal) options_.on_journal(record);
 }

@@ -153,7 +153,8 @@ std::string render_queue(const nlohmann::json& cluster, bool all, const Room& ro
 }
 
 std::string render_cluster_status(const nlohmann::json& cluster, const Room& room) {
-  return render_cluster_head(cluster) + "\n" + render_cluster_hosts(cluster, room) + "\n" + render_jobs(cluster, false, room);
+  return render_cluster_head(cluster) + "\n" + render_cluster_hosts(cluster, room) + "\n" +
+         render_jobs(cluster, false, room);
 }
 
 namespace {
