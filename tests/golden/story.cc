@@ -29,6 +29,8 @@ std::uint32_t number(const std::string& text) {
 
 class Story {
  public:
+  explicit Story(std::vector<std::string>& sentences) : sentences_(sentences) {}
+
   std::string play(const std::string& text) {
     std::istringstream lines(text);
     for (std::string line; std::getline(lines, line);) {
@@ -75,10 +77,19 @@ class Story {
       if (const auto* cancel = std::get_if<CancelTimer>(&action)) drop_timer(cancel->timer);
       if (const auto* send = std::get_if<SendToWorkers>(&action)) note_sent(*send);
       if (const auto* spawn = std::get_if<SpawnWorker>(&action)) samples_.spawned(spawn->worker, spawn->agent);
-      if (const std::string text = describe(action); !text.empty()) out_ << "  " << text << "\n";
+      const std::string text = describe(action, [this](const std::string& sentence) { return number_of(sentence); });
+      if (!text.empty()) out_ << "  " << text << "\n";
     }
     if (is_resumed_ || machine().ended()) return;  // a state that no journal of this story gives, or that nobody needs
     if (const auto difference = journal_check_->difference(machine())) out_ << "  DIFFERENCE " << *difference << "\n";
+  }
+
+  std::string number_of(const std::string& sentence) {
+    if (sentence.empty()) return "<>";
+    const auto found = std::find(sentences_.begin(), sentences_.end(), sentence);
+    const auto index = found - sentences_.begin();
+    if (found == sentences_.end()) sentences_.push_back(sentence);
+    return "<" + std::to_string(index + 1) + ">";
   }
 
   void drop_timer(std::uint64_t timer) {
@@ -604,13 +615,14 @@ class Story {
   std::map<WorkerId, Generation> assignments_;
   std::uint64_t requests_ = 0;
   std::uint32_t tokens_ = 0;
+  std::vector<std::string>& sentences_;
   std::ostringstream out_;
 };
 
 }  // namespace
 
-std::string play_story(const std::string& text) {
-  return Story().play(text);
+std::string play_story(const std::string& text, std::vector<std::string>& sentences) {
+  return Story(sentences).play(text);
 }
 
 }  // namespace elastictrain::core

@@ -30,10 +30,12 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
 namespace elastictrain::core {
 
-// Returns the whole text with the actual outputs.
-std::string play_story(const std::string& text);
+// Returns the whole text with the actual outputs. Sentences that a person reads are not in it: "<2>" is the second of
+// `sentences`, which are in the order in which they first occur. So another wording changes no scenario.
+std::string play_story(const std::string& text, std::vector<std::string>& sentences);
 
 }  // namespace elastictrain::core
