@@ -1,26 +1,23 @@
 #include "cli/commands/cluster_client.h"
 
-#include <poll.h>
-#include <sys/socket.h>
 #include <unistd.h>
 
 #include <algorithm>
-#include <cerrno>
 #include <chrono>
 #include <cstdlib>
-#include <cstring>
 #include <filesystem>
 #include <iostream>
+#include <thread>
 
 #include "cli/commands/exit_code.h"
 #include "cli/config/text.h"
 #include "cli/output/printable.h"
 #include "supervisor/cluster/cluster_directory.h"
-#include "supervisor/cluster/cluster_server.h"
 #include "supervisor/cluster/lease_protocol.h"
 #include "supervisor/protocol/ids.h"
 #include "supervisor/protocol/json_text.h"
 #include "supervisor/run_directory.h"
+#include "supervisor/transport/local_socket.h"
 
 namespace elastictrain::cli {
 namespace {
@@ -28,39 +25,36 @@ namespace {
 using ClientClock = std::chrono::steady_clock;
 
 constexpr std::chrono::seconds kClusterPatience{30};
-constexpr std::chrono::seconds kNoPatience{0};
-constexpr std::size_t kMaxOfAnswer = 256u << 20;
-
-struct ClientSocket {
-  ~ClientSocket() {
-    if (value >= 0) ::close(value);
-  }
-  int value = -1;
-};
+constexpr Millis kConnectAgain{20};
 
 Error no_answer(const std::string& directory, const std::string& why) {
   return {ErrorCode::kUnavailable, "the cluster in " + directory + " does not answer: " + why};
 }
 
-// A stopped cluster accepts as many connections as its queue holds, and then none.
-Status connect_to_cluster(const std::string& directory, ClientSocket& socket, std::chrono::seconds patience) {
-  auto address = cluster::ClusterAddress::of(directory);
-  if (!address.ok()) return Error{ErrorCode::kUnavailable, "no cluster is running in " + directory};
-  socket.value = ::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | (patience == kNoPatience ? SOCK_NONBLOCK : 0), 0);
-  const timeval longest{patience.count(), 0};  // of connect() and of each send(); 0: without end, or not at all
-  if (socket.value >= 0) ::setsockopt(socket.value, SOL_SOCKET, SO_SNDTIMEO, &longest, sizeof longest);
-  if (socket.value >= 0 && ::connect(socket.value, address->generic(), sizeof address->address) == 0) return {};
-  if (errno == EAGAIN) return Error{ErrorCode::kTimeout, no_answer(directory, "it may be busy or stopped").message};
-  const bool absent = errno == ENOENT || errno == ECONNREFUSED || errno == ENOTDIR;
-  return Error{ErrorCode::kUnavailable,
-               absent ? "no cluster is running in " + directory + "; start one with: elastictrain cluster cluster.toml"
-                      : "cannot reach the cluster in " + directory + ": " + std::strerror(errno)};
+// A busy cluster has a place in its queue again soon.
+Result<transport::OwnedDescriptor> connect_to_cluster(const std::string& directory, ClientClock::time_point until) {
+  for (;; std::this_thread::sleep_for(kConnectAgain)) {
+    auto socket = transport::connect_local(cluster::socket_of_cluster(directory));
+    if (socket.ok()) return socket;
+    const Error error = socket.error();
+    const bool is_busy = error.code == ErrorCode::kTimeout;
+    if (is_busy && ClientClock::now() < until) continue;
+    if (is_busy) return no_answer(directory, error.message);
+    return Error{ErrorCode::kUnavailable,
+                 error.code == ErrorCode::kUnavailable
+                     ? "no cluster is running in " + directory + "; start one with: elastictrain cluster cluster.toml"
+                     : "cannot reach the cluster in " + directory + ": " + error.message};
+  }
+}
+
+// Also if it is too busy to say so.
+bool is_running(const std::string& directory) {
+  const auto socket = transport::connect_local(cluster::socket_of_cluster(directory));
+  return socket.ok() || socket.error().code == ErrorCode::kTimeout;
 }
 
 Error closed_by(const std::string& directory) {
-  ClientSocket socket;
-  const Status again = connect_to_cluster(directory, socket, kNoPatience);
-  if (again.ok() || again.error().code == ErrorCode::kTimeout) {
+  if (is_running(directory)) {
     return no_answer(directory, "it closed the connection; you may not be allowed to use it (access)");
   }
   return {ErrorCode::kUnavailable,
@@ -70,47 +64,22 @@ Error closed_by(const std::string& directory) {
 }
 
 Result<std::string> talk_to(const std::string& directory, const MakeRequest& make_request) {
-  ClientSocket socket;
-  if (Status connected = connect_to_cluster(directory, socket, kClusterPatience); !connected.ok()) {
-    return connected.error();
-  }
-  const auto peer = cluster::peer_of(socket.value);
-  if (!peer) return no_answer(directory, "the system does not say whose it is");
-  const std::string line = json_text(make_request(peer->uid == ::geteuid())) + "\n";
   const auto until = ClientClock::now() + kClusterPatience;
-  for (std::size_t sent = 0; sent < line.size();) {
-    const ssize_t count = ::send(socket.value, line.data() + sent, line.size() - sent, MSG_NOSIGNAL);
-    if (count < 0 && errno == EINTR) continue;
-    if (count < 0 && errno != EAGAIN) return no_answer(directory, std::strerror(errno));
-    if (count < 0 || ClientClock::now() >= until) return no_answer(directory, "it may be busy or stopped");
-    sent += static_cast<std::size_t>(count);
-  }
-  std::string answer;
-  std::string block(64 * 1024, '\0');
-  while (answer.empty() || answer.back() != '\n') {
-    const auto left = std::chrono::ceil<Millis>(until - ClientClock::now()).count();
-    pollfd waiting{socket.value, POLLIN, 0};
-    const int ready = left <= 0 ? 0 : ::poll(&waiting, 1, static_cast<int>(left));
-    if (ready < 0 && errno == EINTR) continue;
-    if (ready <= 0) return no_answer(directory, "it may be busy or stopped");
-    const ssize_t count = ::recv(socket.value, block.data(), block.size(), 0);
-    if (count < 0 && errno == EINTR) continue;
-    if (count <= 0) return closed_by(directory);
-    answer.append(block.data(), static_cast<std::size_t>(count));
-    if (answer.size() > kMaxOfAnswer) return no_answer(directory, "the answer is too long");
-  }
-  answer.pop_back();
-  return answer;
+  const auto socket = connect_to_cluster(directory, until);
+  if (!socket.ok()) return socket.error();
+  const auto peer = transport::peer_of(socket->value());
+  if (!peer) return no_answer(directory, "the system does not say whose it is");
+  auto answer = transport::exchange_lines(socket->value(), json_text(make_request(peer->uid == ::geteuid())), until);
+  if (answer.ok()) return answer;
+  if (answer.error().code == ErrorCode::kPeerLost) return closed_by(directory);
+  return no_answer(directory, answer.error().message);
 }
 
 std::vector<std::string> running_clusters(const std::string& directory) {
   std::vector<std::string> names;
   std::error_code failed;
   for (const auto& entry : std::filesystem::directory_iterator(directory, failed)) {
-    ClientSocket socket;
-    const Status connected = connect_to_cluster(entry.path(), socket, kNoPatience);
-    const bool is_busy = !connected.ok() && connected.error().code == ErrorCode::kTimeout;
-    if (connected.ok() || is_busy) names.push_back(entry.path().filename());
+    if (is_running(entry.path())) names.push_back(entry.path().filename());
   }
   std::sort(names.begin(), names.end());
   return names;

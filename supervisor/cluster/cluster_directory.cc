@@ -51,6 +51,10 @@ Result<ClusterPlace> ClusterPlace::claim(const std::string& directory, bool ever
   return place;
 }
 
+std::string socket_of_cluster(const std::string& directory) {
+  return directory + "/" + kClusterSocketName;
+}
+
 ClusterPlace::~ClusterPlace() {
   if (lock_ >= 0) ::close(lock_);
 }
@@ -58,29 +62,10 @@ ClusterPlace::ClusterPlace(ClusterPlace&& other) noexcept
     : directory_(std::move(other.directory_)), lock_(std::exchange(other.lock_, -1)) {}
 
 std::string ClusterPlace::socket() const {
-  return directory_ + "/" + kClusterSocketName;
+  return socket_of_cluster(directory_);
 }
 std::string ClusterPlace::journal() const {
   return directory_ + "/journal.jsonl";
 }
-
-Result<ClusterAddress> ClusterAddress::of(const std::string& directory) {
-  ClusterAddress result;
-  std::string usable = directory + "/" + kClusterSocketName;
-  if (usable.size() >= sizeof result.address.sun_path) {
-    result.opened = ::open(directory.c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC);
-    if (result.opened < 0) return cannot_use("open", directory);
-    usable = "/proc/self/fd/" + std::to_string(result.opened) + "/" + kClusterSocketName;
-  }
-  result.address.sun_family = AF_UNIX;
-  std::memcpy(result.address.sun_path, usable.c_str(), usable.size() + 1);
-  return result;
-}
-
-ClusterAddress::~ClusterAddress() {
-  if (opened >= 0) ::close(opened);
-}
-ClusterAddress::ClusterAddress(ClusterAddress&& other) noexcept
-    : address(other.address), opened(std::exchange(other.opened, -1)) {}
 
 }  // namespace elastictrain::cluster

@@ -3,9 +3,6 @@
 // path and what to do.
 #pragma once
 
-#include <sys/socket.h>
-#include <sys/un.h>
-
 #include <string>
 
 #include "supervisor/protocol/result.h"
@@ -30,17 +27,6 @@ class ClusterPlace {
   int lock_ = -1;
 };
 
-// The address of a cluster's socket, however long its path. The descriptor must stay open while it is used.
-struct ClusterAddress {
-  ClusterAddress() = default;
-  ~ClusterAddress();
-  ClusterAddress(ClusterAddress&& other) noexcept;
-  ClusterAddress& operator=(ClusterAddress&&) = delete;
-  static Result<ClusterAddress> of(const std::string& directory);
-
-  const sockaddr* generic() const { return reinterpret_cast<const sockaddr*>(&address); }
-  sockaddr_un address{};
-  int opened = -1;
-};
+std::string socket_of_cluster(const std::string& directory);
 
 }  // namespace elastictrain::cluster

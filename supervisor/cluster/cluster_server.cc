@@ -381,8 +381,7 @@ class UnixClusterServer final : public ClusterServer {
     one->begin();
   }
 
-  static bool is_own(const Peer& peer) { return peer.uid == ::geteuid() || peer.uid == 0; }
-  bool may_connect(const Peer& peer) const { return everyone_ || is_own(peer); }
+  bool may_connect(const Peer& peer) const { return everyone_ || transport::is_own(peer); }
 
   static void refuse(int socket) {
     send_now(
@@ -392,7 +391,7 @@ class UnixClusterServer final : public ClusterServer {
   }
 
   bool has_place_for(const Peer& peer) {
-    const bool is_bounded = !is_own(peer);
+    const bool is_bounded = !transport::is_own(peer);
     const ServerBounds& bounds = state_.bounds;
     const std::size_t places = bounds.connections - (is_bounded ? bounds.kept_connections : 0);
     if (state_.connected.size() >= places) return false;
@@ -431,24 +430,17 @@ Error cannot_serve(const std::string& path, const std::string& why) {
 
 }  // namespace
 
-std::optional<Peer> peer_of(int socket) {
-  ucred found{};
-  socklen_t length = sizeof found;
-  if (::getsockopt(socket, SOL_SOCKET, SO_PEERCRED, &found, &length) != 0) return std::nullopt;
-  return Peer{found.uid, found.pid};
-}
-
 Result<std::unique_ptr<ClusterServer>> ClusterServer::listen(asio::io_context& io, const std::string& directory,
                                                              bool everyone, Handlers handlers, ServerBounds bounds,
                                                              WhoIs who_is) {
-  const std::string path = directory + "/" + kClusterSocketName;
-  auto address = ClusterAddress::of(directory);
+  const std::string path = socket_of_cluster(directory);
+  const auto address = transport::LocalAddress::of(path);
   if (!address.ok()) return address.error();
   asio::error_code error;
   ClusterAcceptor acceptor(io);
   acceptor.open(asio::local::stream_protocol(), error);
   if (error) return cannot_serve(path, error.message());
-  if (::bind(acceptor.native_handle(), address->generic(), sizeof address->address) != 0 ||
+  if (::bind(acceptor.native_handle(), address->generic(), address->length()) != 0 ||
       ::chmod(path.c_str(), everyone ? 0666 : 0600) != 0) {
     return cannot_serve(path, std::strerror(errno));
   }

@@ -19,15 +19,11 @@
 #include <string>
 
 #include "supervisor/protocol/result.h"
+#include "supervisor/transport/local_socket.h"
 
 namespace elastictrain::cluster {
 
-struct Peer {
-  std::uint32_t uid = 0;
-  std::int64_t pid = 0;
-};
-// As the kernel says.
-std::optional<Peer> peer_of(int socket);
+using transport::Peer;
 
 struct ServerBounds {
   std::size_t connections = 8192;
@@ -69,7 +65,7 @@ class ClusterServer {
 
   static Result<std::unique_ptr<ClusterServer>> listen(asio::io_context& io, const std::string& directory,
                                                        bool everyone, Handlers handlers, ServerBounds bounds = {},
-                                                       WhoIs who_is = peer_of);
+                                                       WhoIs who_is = transport::peer_of);
 };
 
 }  // namespace elastictrain::cluster

@@ -1,9 +1,6 @@
 #include "supervisor/cluster/run_link.h"
 
-#include <fcntl.h>
 #include <sys/socket.h>
-#include <sys/un.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <asio/buffer.hpp>
@@ -25,36 +22,7 @@ namespace {
 
 using Local = asio::local::stream_protocol;
 
-// The address of a socket whose path is too long for one goes through its directory, which must stay open meanwhile.
-class Address {
- public:
-  explicit Address(const std::string& path) : usable_(path) {
-    if (path.size() < sizeof(sockaddr_un::sun_path)) return;
-    const std::size_t slash = path.rfind('/');
-    directory_ = ::open(path.substr(0, slash).c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC);
-    usable_ = "/proc/self/fd/" + std::to_string(directory_) + path.substr(slash);
-  }
-  ~Address() {
-    if (directory_ >= 0) ::close(directory_);
-  }
-  Address(const Address&) = delete;
-  Address& operator=(const Address&) = delete;
-  bool fits() const { return usable_.size() < sizeof(sockaddr_un::sun_path); }
-  Local::endpoint endpoint() const { return Local::endpoint(usable_); }
-
- private:
-  int directory_ = -1;
-  std::string usable_;
-};
-
 }  // namespace
-
-std::optional<std::uint32_t> user_of_peer(int socket) {
-  ucred peer{};
-  socklen_t length = sizeof peer;
-  if (::getsockopt(socket, SOL_SOCKET, SO_PEERCRED, &peer, &length) != 0) return std::nullopt;
-  return peer.uid;
-}
 
 struct RunLink::Connection {
   explicit Connection(asio::io_context& io) : socket(io) {}
@@ -100,17 +68,16 @@ void RunLink::connect() {
   failure_.clear();
   joined_ = false;
   attempt_ = std::make_shared<Connection>(io_);
-  const Address address(settings_.socket);
-  if (!address.fits()) return drop(asio::error_code(asio::error::name_too_long).message());
+  const auto address = transport::LocalAddress::of(settings_.socket);
+  if (!address.ok()) return drop(address.error().message);
   asio::error_code error;
   attempt_->socket.open(Local(), error);
   if (!error) attempt_->socket.non_blocking(true, error);
   if (error) return drop(error.message());
   // A Unix socket is connected to at once, or not at all; the call would wait for a place in the queue of a stopped
   // one.
-  const auto endpoint = address.endpoint();
   const int socket = attempt_->socket.native_handle();
-  if (::connect(socket, endpoint.data(), static_cast<socklen_t>(endpoint.size())) != 0) {
+  if (::connect(socket, address->generic(), address->length()) != 0) {
     return drop(errno == EAGAIN ? "it is stopped or too busy" : std::strerror(errno));
   }
   if (const std::string why = why_not_trusted(socket); !why.empty()) return drop(why);
@@ -119,10 +86,10 @@ void RunLink::connect() {
 
 // Whose leases the run follows was its user's choice; a socket in the same place may be somebody else's later.
 std::string RunLink::why_not_trusted(int socket) {
-  const auto user = settings_.user_of(socket);
-  if (!user) return "the system does not say whose it is";
-  if (!user_ || *user == *user_) return "";
-  return "its socket is that of user " + std::to_string(*user) + " now, and the run has joined a cluster of user " +
+  const auto peer = settings_.peer_of(socket);
+  if (!peer) return "the system does not say whose it is";
+  if (!user_ || peer->uid == *user_) return "";
+  return "its socket is that of user " + std::to_string(peer->uid) + " now, and the run has joined a cluster of user " +
          std::to_string(*user_);
 }
 
@@ -159,7 +126,7 @@ void RunLink::on(const Joined& message) {
   if (std::exchange(ever_joined_, true)) say_(false, "connected to cluster " + settings_.cluster + " again");
   answer_timer_.cancel();
   job_ = message.job;
-  if (!user_) user_ = settings_.user_of(attempt_->socket.native_handle());
+  if (const auto peer = settings_.peer_of(attempt_->socket.native_handle()); peer && !user_) user_ = peer->uid;
   joined_ = true;
   said_.clear();
   delay_ = settings_.retry;

@@ -21,11 +21,9 @@
 #include "supervisor/cluster/lease_protocol.h"
 #include "supervisor/cluster/run_report.h"
 #include "supervisor/protocol/result.h"
+#include "supervisor/transport/local_socket.h"
 
 namespace elastictrain::cluster {
-
-// As the kernel says.
-std::optional<std::uint32_t> user_of_peer(int socket);
 
 struct RunLinkSettings {
   std::string socket;                         // path; may be longer than a socket's address
@@ -33,7 +31,8 @@ struct RunLinkSettings {
   std::chrono::milliseconds timeout{10'000};  // for an answer to a join, and for the last line
   std::chrono::milliseconds retry{200};       // until the next attempt; doubles up to the maximum
   std::chrono::milliseconds retry_max{2'000};
-  std::function<std::optional<std::uint32_t>(int socket)> user_of = user_of_peer;  // for tests, which are one user
+  std::function<std::optional<transport::Peer>(int socket)> peer_of =
+      transport::peer_of;  // for tests, which are one user
 };
 
 class RunLink {

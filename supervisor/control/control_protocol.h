@@ -1,41 +1,4 @@
 // Purpose: the protocol of `status`, `resize`, `replace`, `drain`, `undrain`, `topology` and `stop` with a running
-// supervisor, and the address of its socket.
-#pragma once
-
-#include <sys/socket.h>
-#include <sys/un.h>
-
-#include <cstddef>
-#include <string>
-
-#include "supervisor/protocol/result.h"
-
-// The address of a Unix socket in a directory, however long the directory's path: if it does not fit into
-// sockaddr_un, the directory is opened and addressed through /proc/self/fd.
-// Ownership: holds the directory open; the address is valid as long as this object exists.
-
-namespace elastictrain::control {
-
-class SocketPath {
- public:
-  static Result<SocketPath> in(const std::string& directory);
-
-  ~SocketPath();
-  SocketPath(SocketPath&& other) noexcept;
-  SocketPath& operator=(SocketPath&&) = delete;
-
-  const std::string& usable() const { return usable_; }
-  const sockaddr* address() const { return reinterpret_cast<const sockaddr*>(&address_); }
-  socklen_t length() const { return sizeof address_; }
-
- private:
-  SocketPath(int directory, std::string usable);
-  int directory_;
-  std::string usable_;
-  sockaddr_un address_{};
-};
-
-// The protocol of `status`, `resize`, `replace`, `drain`, `undrain`, `topology` and `stop` with a running
 // supervisor: one JSON object per line over the Unix socket `control.sock` in the run's directory (mode 0700, owner
 // only). One request, one answer; `events` is not a request: it reads the journal file next to the socket and follows
 // it as it grows.
@@ -70,6 +33,11 @@ class SocketPath {
 //
 // The run directory is <state>/<run name>/ where <state> is $ELASTICTRAIN_STATE_DIR, else $XDG_STATE_HOME/elastictrain,
 // else ~/.local/state/elastictrain. It holds control.sock (while the run lasts), journal.jsonl and log/.
+#pragma once
+
+#include <cstddef>
+
+namespace elastictrain::control {
 
 inline constexpr std::size_t kMaxRequestBytes = 64 * 1024;
 inline constexpr const char* kSocketName = "control.sock";

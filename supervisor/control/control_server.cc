@@ -20,6 +20,7 @@
 #include <utility>
 
 #include "supervisor/control/control_protocol.h"
+#include "supervisor/transport/local_socket.h"
 
 namespace elastictrain::control {
 namespace {
@@ -30,13 +31,6 @@ constexpr std::size_t kMaxClients = 64;
 constexpr std::chrono::seconds kRequestDeadline{10};  // for a whole request line
 constexpr std::chrono::seconds kAnswerDeadline{30};   // until the answer is read
 constexpr std::chrono::milliseconds kAcceptPause{50};
-
-bool is_owner(int socket) {
-  ucred peer{};
-  socklen_t length = sizeof peer;
-  if (::getsockopt(socket, SOL_SOCKET, SO_PEERCRED, &peer, &length) != 0) return false;
-  return peer.uid == ::geteuid() || peer.uid == 0;
-}
 
 class Client;
 
@@ -183,7 +177,8 @@ class UnixControlServer final : public ControlServer {
   }
 
   static void welcome(Local::socket socket, const std::shared_ptr<Shared>& shared) {
-    if (!is_owner(socket.native_handle())) return;
+    const auto peer = transport::peer_of(socket.native_handle());
+    if (!peer || !transport::is_own(*peer)) return;
     if (shared->clients.size() >= kMaxClients) make_place(*shared);
     if (shared->clients.size() >= kMaxClients) return;
     const auto client = std::make_shared<Client>(std::move(socket), shared);
@@ -205,21 +200,22 @@ Error cannot_listen(const std::string& run_directory, const std::string& why) {
 
 Result<std::unique_ptr<ControlServer>> serve(asio::io_context& io, const std::string& run_directory,
                                              ControlServer::Handler handler) {
-  auto path = SocketPath::in(run_directory);
-  if (!path.ok()) return path.error();
-  const std::string whole = run_directory + "/" + kSocketName;
+  const std::string path = run_directory + "/" + kSocketName;
+  const auto address = transport::LocalAddress::of(path);
+  if (!address.ok()) return address.error();
   asio::error_code error;
   Local::acceptor acceptor(io);
   acceptor.open(Local(), error);
   if (error) return cannot_listen(run_directory, error.message());
   // The directory is accessible to its owner only, so no other user can connect between these calls.
-  if (::bind(acceptor.native_handle(), path->address(), path->length()) != 0 || ::chmod(whole.c_str(), 0600) != 0) {
+  if (::bind(acceptor.native_handle(), address->generic(), address->length()) != 0 ||
+      ::chmod(path.c_str(), 0600) != 0) {
     return cannot_listen(run_directory, std::strerror(errno));
   }
   acceptor.listen(asio::socket_base::max_listen_connections, error);
   if (error) return cannot_listen(run_directory, error.message());
   return std::unique_ptr<ControlServer>(
-      std::make_unique<UnixControlServer>(io, whole, std::move(acceptor), std::move(handler)));
+      std::make_unique<UnixControlServer>(io, path, std::move(acceptor), std::move(handler)));
 }
 
 }  // namespace elastictrain::control

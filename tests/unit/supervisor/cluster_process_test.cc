@@ -11,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "supervisor/transport/local_socket.h"
 #include "tests/support/contains.h"
 #include "tests/support/temporary_directory.h"
 
@@ -77,9 +78,9 @@ class Process {
 class Client {
  public:
   explicit Client(const std::string& directory) : socket_(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
-    auto address = ClusterAddress::of(directory);
+    const auto address = transport::LocalAddress::of(socket_of_cluster(directory));
     REQUIRE(address.ok());
-    REQUIRE(::connect(socket_, address->generic(), sizeof address->address) == 0);
+    REQUIRE(::connect(socket_, address->generic(), address->length()) == 0);
   }
   ~Client() { ::close(socket_); }
   Client(const Client&) = delete;

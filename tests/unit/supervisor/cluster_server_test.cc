@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "supervisor/cluster/cluster_directory.h"
+#include "supervisor/transport/local_socket.h"
 #include "tests/support/temporary_directory.h"
 
 namespace elastictrain::cluster {
@@ -58,9 +59,9 @@ class Server {
   int connect(std::uint32_t user) {
     next.push_back(user);
     const int socket = ::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-    auto address = ClusterAddress::of(directory.path);
+    const auto address = transport::LocalAddress::of(socket_of_cluster(directory.path));
     REQUIRE(address.ok());
-    REQUIRE(::connect(socket, address->generic(), sizeof address->address) == 0);
+    REQUIRE(::connect(socket, address->generic(), address->length()) == 0);
     peers.sockets.push_back(socket);
     run_until([this] { return next.empty(); });
     return socket;

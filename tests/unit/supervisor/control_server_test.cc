@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "supervisor/control/control_protocol.h"
+#include "supervisor/transport/local_socket.h"
 #include "tests/support/temporary_directory.h"
 
 namespace elastictrain::control {
@@ -33,9 +34,9 @@ struct Served {
 
   int connect() {
     clients.push_back(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
-    auto path = SocketPath::in(directory.path);
-    REQUIRE(path.ok());
-    REQUIRE(::connect(clients.back(), path->address(), path->length()) == 0);
+    const auto address = transport::LocalAddress::of(directory.path + "/" + kSocketName);
+    REQUIRE(address.ok());
+    REQUIRE(::connect(clients.back(), address->generic(), address->length()) == 0);
     io.poll();
     return clients.back();
   }

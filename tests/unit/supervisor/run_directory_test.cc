@@ -9,6 +9,7 @@
 #include "supervisor/control/control_client.h"
 #include "supervisor/control/control_protocol.h"
 #include "supervisor/run_directory.h"
+#include "supervisor/transport/local_socket.h"
 #include "tests/support/temporary_directory.h"
 
 namespace elastictrain {
@@ -117,9 +118,9 @@ TEST_CASE("a request to a missing run returns an error") {
 
 TEST_CASE("a run that does not answer is given up at the deadline, and one that hangs up at once") {
   TemporaryDirectory root;
-  const auto path = control::SocketPath::in(root.path);
+  const auto address = transport::LocalAddress::of(root.path + "/" + control::kSocketName);
   const int listener = ::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
-  REQUIRE(::bind(listener, path->address(), path->length()) == 0);
+  REQUIRE(::bind(listener, address->generic(), address->length()) == 0);
   REQUIRE(::listen(listener, 4) == 0);
   const auto silent = control::ask(root.path, "{}", Millis(50));
   REQUIRE(!silent.ok());
@@ -133,10 +134,10 @@ TEST_CASE("a socket path beyond the system's limit works all the same") {
   const std::string path = root.path + "/" + std::string(100, 'd') + "/" + std::string(60, 'j');
   auto claimed = RunDirectory::claim(path);
   REQUIRE(claimed.ok());
-  const auto socket_path = control::SocketPath::in(path);
-  REQUIRE(socket_path.ok());
+  const auto address = transport::LocalAddress::of(path + "/" + control::kSocketName);
+  REQUIRE(address.ok());
   const int listener = ::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
-  REQUIRE(::bind(listener, socket_path->address(), socket_path->length()) == 0);
+  REQUIRE(::bind(listener, address->generic(), address->length()) == 0);
   REQUIRE(::listen(listener, 4) == 0);
   CHECK(control::is_live(path));
   CHECK(control::list_runs(root.path + "/" + std::string(100, 'd')) == std::vector<std::string>{std::string(60, 'j')});

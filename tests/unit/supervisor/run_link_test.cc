@@ -1,5 +1,6 @@
 // A run's connection to its cluster, against a scripted socket that also goes away, stalls and talks nonsense.
 #include "supervisor/cluster/run_link.h"
+#include "supervisor/transport/local_socket.h"
 
 #include <doctest/doctest.h>
 #include <sys/socket.h>
@@ -183,7 +184,7 @@ TEST_CASE("a cluster that is stopped, and whose queue of connections is full, ho
 TEST_CASE("a run that has joined a cluster follows no socket of another user in its place") {
   Scene scene;
   std::uint32_t user = 1001;
-  scene.settings.user_of = [&user](int) { return std::optional(user); };
+  scene.settings.peer_of = [&user](int) { return std::optional(transport::Peer{user, 1}); };
   auto peer = std::make_unique<Peer>(scene.settings.socket);
   scene.link().start();
   scene.joined(*peer);

@@ -20,6 +20,7 @@
 #include "supervisor/run_directory.h"
 #include "supervisor/supervisor.h"
 #include "supervisor/timers.h"
+#include "supervisor/transport/local_socket.h"
 #include "tests/slowdown.h"
 #include "tests/unit/supervisor/scene.h"
 
@@ -366,10 +367,10 @@ TEST_CASE("several clients are served while others connect and say nothing") {
   Json status;
   scene.run([&] {
     std::vector<int> silent;
-    const auto path = control::SocketPath::in(scene.options.run_directory);
+    const auto address = transport::LocalAddress::of(scene.options.run_directory + "/" + control::kSocketName);
     for (int i = 0; i < 20; ++i) {
       silent.push_back(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
-      (void)::connect(silent.back(), path->address(), path->length());
+      (void)::connect(silent.back(), address->generic(), address->length());
     }
     status = scene.settled_at(2);
     for (int socket : silent) ::close(socket);
