@@ -109,10 +109,10 @@ class OrPolicy final : public PerJobPolicy<OrState> {
     Comparisons comparisons;
     const Prices prices(view.hosts, job, price_per_hour_);
     const OrStep step = or_step(state.table.sizes(), job.workers, rules, [&](std::uint32_t less, std::uint32_t more) {
-      const double slow = state.table.at(less)->mean_samples_per_s, fast = state.table.at(more)->mean_samples_per_s;
-      return with_utility_ || !job.utility.empty()
-                 ? utility_passes(view, job, state, prices, less, slow, more, fast, comparisons)
-                 : efficiency_passes(less, slow, more, fast, comparisons);
+      const TwoSizes sizes{less, state.table.at(less)->mean_samples_per_s, more,
+                           state.table.at(more)->mean_samples_per_s};
+      return with_utility_ || !job.utility.empty() ? utility_passes(view, job, state, prices, sizes, comparisons)
+                                                   : efficiency_passes(sizes, comparisons);
     });
     const auto target = static_cast<std::uint32_t>(static_cast<std::int64_t>(job.workers) + step.change);
     decision.reason = {step.change == 0 ? "settled" : "resize",
@@ -122,7 +122,15 @@ class OrPolicy final : public PerJobPolicy<OrState> {
     decision.wants_more = target == rules.max && !comparisons.failed && !comparisons.text.empty();
   }
 
-  bool efficiency_passes(std::uint32_t less, double slow, std::uint32_t more, double fast, Comparisons& all) const {
+  struct TwoSizes {
+    std::uint32_t less;
+    double slow;  // samples per second
+    std::uint32_t more;
+    double fast;
+  };
+
+  bool efficiency_passes(const TwoSizes& sizes, Comparisons& all) const {
+    const auto [less, slow, more, fast] = sizes;
     const double found = scaling_efficiency(less, slow, more, fast);
     const bool pass = found > threshold_;
     all.note(pass, format_text("efficiency of %u->%u was %.*f %s %g", less, more, digits_apart(found, threshold_),
@@ -131,7 +139,8 @@ class OrPolicy final : public PerJobPolicy<OrState> {
   }
 
   bool utility_passes(const ClusterView& view, const JobView& job, const OrState& state, const Prices& prices,
-                      std::uint32_t less, double slow, std::uint32_t more, double fast, Comparisons& all) const {
+                      const TwoSizes& sizes, Comparisons& all) const {
+    const auto [less, slow, more, fast] = sizes;
     const double rest = std::max(job.samples_total - job.samples_done, 0.0);
     const Utility utility = utility_of(job, utility_, state.expected_total_s);
     const double gained = utility(view.now_s + rest / fast) - utility(view.now_s + rest / slow);
