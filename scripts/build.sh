@@ -27,7 +27,8 @@ rm -f "$log"
 # One compiler at a time for each processor, and for each 1.5 GB of memory: the largest unit takes as much.
 jobs=$(awk -v processors="$(nproc)" '/^MemAvailable/ {
   jobs = int($2 / 1500000)
-  print jobs < 1 ? 1 : jobs > processors ? processors : jobs
+  jobs = jobs < 1 ? 1 : jobs
+  print (jobs < processors + 0 ? jobs : processors)
 }' /proc/meminfo)
 if [ $# -gt 0 ]; then
   exec cmake --build --preset "$preset" --parallel "$jobs" --target "$@"

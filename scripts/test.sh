@@ -2,7 +2,7 @@
 # Installs what is missing, builds, and runs every test. The last line says how many passed and how many failed. Without
 # root or sudo the tests that need network namespaces are skipped, and each says so.
 # Usage: scripts/test.sh [--asan|--tsan|--debug|--mutants|--torch] [ctest arguments…]
-#   scripts/test.sh                      release build, all tests (10 to 15 minutes on two cores, without the build)
+#   scripts/test.sh                      release build, all tests (10 to 20 minutes on two cores, without the build)
 #   scripts/test.sh --asan               the same in a build with AddressSanitizer, its leak detector and UBSan
 #   scripts/test.sh --tsan               the same with ThreadSanitizer; both take half an hour and more
 #   scripts/test.sh --mutants            only the mutants of the product, all of them, with a build of their own;
