@@ -125,14 +125,17 @@ std::string render_kept(const KeptChoice& choice, const KeptLine& line) {
 KeptOutput::KeptOutput(const std::string& run_directory, KeptChoice choice)
     : choice_(std::move(choice)), older_(older_kept_log_path(run_directory)), newer_(kept_log_path(run_directory)) {}
 
-std::optional<int> KeptOutput::print_all(const std::function<void(const std::string& line)>& print) {
-  std::optional<int> status;
+std::optional<KeptLine> KeptOutput::take(std::string_view text) {
+  auto line = read_kept_line(text);
+  ended_ = line ? line->exit_status() : std::nullopt;
+  return line && is_chosen(choice_, *line) ? line : std::nullopt;
+}
+
+void KeptOutput::print_all(const std::function<void(const std::string& line)>& print) {
   std::deque<std::string> held;  // the last ones, if only those are wanted
   const auto use = [&](std::string_view text) {
-    const auto line = read_kept_line(text);
+    const auto line = take(text);
     if (!line) return;
-    status = line->exit_status();
-    if (!is_chosen(choice_, *line)) return;
     if (!choice_.last) return print(render_kept(choice_, *line));
     held.push_back(render_kept(choice_, *line));
     if (held.size() > *choice_.last) held.pop_front();
@@ -140,18 +143,15 @@ std::optional<int> KeptOutput::print_all(const std::function<void(const std::str
   if (older_.is_open()) older_.read_lines(use);
   newer_.read_lines(use);
   std::for_each(held.begin(), held.end(), print);
-  return status;
 }
 
 std::optional<int> KeptOutput::print_new(const std::function<void(const std::string& line)>& print) {
-  std::optional<int> status;
+  bool is_new = false;
   newer_.read_lines([&](std::string_view text) {
-    const auto line = read_kept_line(text);
-    if (!line) return;
-    status = line->exit_status();
-    if (is_chosen(choice_, *line)) print(render_kept(choice_, *line));
+    is_new = true;
+    if (const auto line = take(text)) print(render_kept(choice_, *line));
   });
-  return status;
+  return is_new ? ended_ : std::nullopt;
 }
 
 }  // namespace elastictrain::cli

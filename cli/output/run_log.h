@@ -86,15 +86,22 @@ class KeptOutput {
   // Nothing was kept, or it cannot be read.
   bool is_open() const { return newer_.is_open(); }
 
-  // The lines so far, once. Both return the exit status if the last line of the run was among them.
-  std::optional<int> print_all(const std::function<void(const std::string& line)>& print);
-  // The lines since.
+  // The lines so far, once.
+  void print_all(const std::function<void(const std::string& line)>& print);
+  // The lines since. Returns the exit status if the last line of the run was among them.
   std::optional<int> print_new(const std::function<void(const std::string& line)>& print);
+  // The exit status in the last line that was read, which an earlier end of a run that goes on has as well; none: that
+  // line is no end.
+  std::optional<int> ended() const { return ended_; }
 
  private:
+  // A line that is chosen; any line sets ended_.
+  std::optional<KeptLine> take(std::string_view text);
+
   KeptChoice choice_;
   FileFollower older_;
   FileFollower newer_;
+  std::optional<int> ended_;
 };
 
 }  // namespace elastictrain::cli

@@ -126,7 +126,9 @@ void RunLink::on(const Joined& message) {
   if (std::exchange(ever_joined_, true)) say_(false, "connected to cluster " + settings_.cluster + " again");
   answer_timer_.cancel();
   job_ = message.job;
-  if (const auto peer = settings_.peer_of(attempt_->socket.native_handle()); peer && !user_) user_ = peer->uid;
+  if (!user_) {
+    if (const auto peer = settings_.peer_of(attempt_->socket.native_handle())) user_ = peer->uid;
+  }
   joined_ = true;
   said_.clear();
   delay_ = settings_.retry;

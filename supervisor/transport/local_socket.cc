@@ -82,10 +82,9 @@ Result<LocalAddress> LocalAddress::of(const std::string& path) {
     return Error{ErrorCode::kInvalid, path + ": the name is too long for a socket"};
   }
   if (::access("/proc/self/fd", X_OK) != 0) {
-    return Error{ErrorCode::kUnavailable,
-                 path +
-                     " is too long for a socket and /proc is not mounted; set ELASTICTRAIN_STATE_DIR to a shorter "
-                     "path"};
+    return Error{ErrorCode::kIo, path +
+                                     " is too long for a socket and /proc is not mounted; set "
+                                     "ELASTICTRAIN_STATE_DIR to a shorter path"};
   }
   return LocalAddress(std::move(opened), usable);
 }

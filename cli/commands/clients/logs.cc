@@ -107,14 +107,11 @@ bool flush() {
   return std::fflush(stdout) == 0 && std::ferror(stdout) == 0;
 }
 
-// The exit status of the run; none: its supervisor is gone, or nobody reads our output any more. `ended`: the status in
-// the last line so far, which is the run's own if it is not live, and an earlier one's if it goes on.
-std::optional<int> follow(const std::string& directory, KeptOutput& output, bool shows_progress,
-                          std::optional<int> ended) {
+// The exit status of the run; none: its supervisor is gone, or nobody reads our output any more.
+std::optional<int> follow(const std::string& directory, KeptOutput& output, bool shows_progress) {
   using Clock = std::chrono::steady_clock;
   AttachedProgress progress(directory);
-  const auto print_over = [&](const std::string& line) {
-    ended.reset();
+  const auto print_over = [&progress](const std::string& line) {
     progress.hide();
     print(line);
   };
@@ -127,10 +124,9 @@ std::optional<int> follow(const std::string& directory, KeptOutput& output, bool
     const auto now = Clock::now();
     if (control::is_live(directory)) {
       seen = now;
-    } else if (ended) {
-      const auto last = output.print_new(print_over);  // what came before it was no longer live
-      if (last) return last;
-      if (ended) return ended;
+    } else if (output.ended()) {  // before we read on, or by an earlier supervisor
+      (void)output.print_new(print_over);
+      if (output.ended()) return output.ended();
     }
     if (now - seen > kLastLine) break;
     watch.wait();
@@ -149,8 +145,8 @@ int print_logs(LogsFlags flags) {
   if (!directory.ok()) return complain("logs", directory.error());
   KeptOutput output(*directory, flags.choice);
   if (!output.is_open()) return complain("logs", nothing_kept(*directory));
-  const auto ended = output.print_all(print);
-  if (flags.follow && control::is_live(*directory)) (void)follow(*directory, output, false, ended);
+  output.print_all(print);
+  if (flags.follow && control::is_live(*directory)) (void)follow(*directory, output, false);
   return flush() ? kExitSuccess : kExitFailure;
 }
 
@@ -162,8 +158,8 @@ int attach(const std::string& name) {
   if (!output.is_open()) return complain("attach", nothing_kept(*directory));
   std::cerr << "elastictrain: attached to run " << found << "; Ctrl-C leaves it running, elastictrain stop " << found
             << " ends it\n";
-  const auto ended = output.print_all(print);
-  const auto status = follow(*directory, output, true, ended);
+  output.print_all(print);
+  const auto status = follow(*directory, output, true);
   if (status) return *status;
   if (!flush()) return kExitFailure;
   return complain("attach", lost_supervisor(found));
