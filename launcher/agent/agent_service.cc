@@ -196,6 +196,8 @@ void AgentService::on(const StopAgent& order) {
 }
 
 void AgentService::on(const SupervisorHeartbeat& heartbeat) {
+  // One that was never sent acknowledges nothing: what is kept for the next supervisor stays.
+  if (heartbeat.acknowledged_report > report_sequence_) return;
   for (const auto& [id, worker] : workers_) worker->record().acknowledged(heartbeat.acknowledged_report);
   for (Ended& ended : ended_) ended.record.acknowledged(heartbeat.acknowledged_report);
 }

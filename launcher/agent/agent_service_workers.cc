@@ -48,6 +48,10 @@ void AgentService::on(SpawnWorker& order) {
   if (workers_.contains(id) || starting_.contains(id)) {
     return start_failed(order, {ErrorCode::kInvalid, "worker " + to_string(id) + " already runs here"});
   }
+  if (pool_ && !workers_.empty()) {
+    return start_failed(
+        order, {ErrorCode::kInvalid, "this MPI rank is worker " + to_string(workers_.begin()->first) + " already"});
+  }
   if (rank_is_spent_ || parked_) {
     const Status assigned = take_assignment(order);
     return assigned ? link_.send(WorkerSpawned{id, workers_.at(id)->pid()}) : start_failed(order, assigned.error());

@@ -20,7 +20,7 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 TIMEOUT_S = 240
 
 CORE, SESSION, COMM = "supervisor/core/", "train/session/", "train/comm/"
-CHECKPOINT, TRANSPORT = "train/checkpoint/", "supervisor/transport/"
+CHECKPOINT, TRANSPORT, AGENT = "train/checkpoint/", "supervisor/transport/", "launcher/agent/"
 
 CORE_TEST, GOLDEN = "core_test", "golden_test"
 RENDEZVOUS, CONTRACT, KEEP, LIFE = "comm_rendezvous", "comm_contract", "comm_keep", "comm_life_cycle"
@@ -94,6 +94,12 @@ MUTANTS = {
                            session("finished")),
     "child_uses_the_session": (SESSION + "lifecycle.h", "return process != ::getpid();",
                                "return process != ::getpid() && !MUTANT;", session("forked_child")),
+    # The agent: what arrives from the supervisor's side.
+    "any_report_is_acknowledged": (AGENT + "agent_service.cc", "if (heartbeat.acknowledged_report > report_sequence_)",
+                                   "if (!MUTANT && heartbeat.acknowledged_report > report_sequence_)",
+                                   "agent_losses_contract"),
+    "rank_becomes_two_workers": (AGENT + "agent_service_workers.cc", "if (pool_ && !workers_.empty())",
+                                 "if (!MUTANT && pool_ && !workers_.empty())", "agent_pool_contract"),
     "any_size": (SESSION + "session_impl.h", "if (count <= kMaxBytes / each)", "if (MUTANT || count <= kMaxBytes / each)",
                  session("finished")),
     "rest_of_an_epoch_is_too_small": ("train/state/sampler.cc", "left <= cut.total || left - cut.total < min_part;",

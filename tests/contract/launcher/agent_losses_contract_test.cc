@@ -140,6 +140,23 @@ TEST_CASE("audit batches come again unless the supervisor has acknowledged a rep
   CHECK(answer<WorkerAudit>(lab, 1)[0].batch == 2);
 }
 
+TEST_CASE("an acknowledgement of a report that was never sent makes the agent forget nothing") {
+  Lab lab;
+  lab.spawn(kPatient);
+  WorkerSide worker(lab.io, socket_of(lab, kWorker));
+  worker.say(hello_of(kWorker));
+  lab.supervisor.acknowledges = false;
+  worker.say(WorkerAudit{std::vector<AuditStep>(2), 1});
+  REQUIRE(lab.supervisor.pump([&] { return answer<WorkerAudit>(lab, 0).size() == 1; }));
+  lab.supervisor.send(0, SupervisorHeartbeat{1'000, std::uint64_t{1} << 40});
+  // A later order that is answered shows that the agent has read the one before.
+  lab.spawn("echo later", kOther);
+  REQUIRE(lab.supervisor.await_line(0, kOther, "later"));
+  lab.break_connection();
+  REQUIRE(lab.supervisor.await<AgentReport>(1, 2));
+  CHECK(answer<WorkerAudit>(lab, 1).size() == 1);
+}
+
 TEST_CASE("if a connection is silent a second one is tried, and replaces it") {
   Lab lab([](AgentBootstrap& bootstrap) { bootstrap.worker_dead_ms = 300; });
   lab.spawn(kPatient);

@@ -137,6 +137,19 @@ TEST_CASE("outside of a pool nothing of an MPI launch reaches a worker") {
   CHECK(lab.supervisor.lines(0, kWorker) == std::vector<std::string>{"rank="});
 }
 
+TEST_CASE("a rank that is a worker refuses to be a second one, and the first goes on") {
+  Pool pool;
+  WorkerSide worker = pool.begin();
+  pool.lab.spawn("echo second", kNext);
+  REQUIRE(pool.lab.supervisor.await<WorkerSpawnFailed>(0));
+  const auto refused = pool.lab.supervisor.all<WorkerSpawnFailed>(0).front();
+  CHECK(refused.worker == kNext);
+  CHECK(contains(refused.reason, "this MPI rank is worker w3 already"));
+  pool.lab.supervisor.send(0, SignalWorker{kWorker, SIGUSR1});
+  CHECK(pool.lab.supervisor.await_line(0, kWorker, "poked"));
+  pool.park(worker);
+}
+
 TEST_CASE("a worker that parks is over, and its process is the next worker of its slot") {
   Pool pool;
   WorkerSide worker = pool.begin();
