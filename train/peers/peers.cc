@@ -89,7 +89,7 @@ std::vector<TreeEdge> Session::minimum_spanning_tree(std::chrono::milliseconds t
   impl_->settle_background();
   const std::size_t size = impl_->view().world_size;
   const auto all = store.measure_latencies(time_limit);
-  impl_->sum(all.data(), all.size());
+  sum(all.data(), all.size());
   return peers::tree_of_latencies(all, size);
 }
 

@@ -32,22 +32,23 @@ std::shared_ptr<std::vector<std::byte>> copy_of(const void* data, std::size_t by
 
 }  // namespace
 
-void Session::Impl::sum(float* data, std::size_t count) {
-  require_step("sum() outside a step; call next_batch() first");
-  share("sum()", bytes_at(data, session::bytes_of("sum()", count, sizeof(float))), [=](comm::Communicator& others) {
-    return others.all_reduce({data, count});
-  });
+void Session::sum(float* data, std::size_t count) {
+  impl_->require_step("sum() outside a step; call next_batch() first");
+  impl_->share("sum()", bytes_at(data, session::bytes_of("sum()", count, sizeof(float))),
+               [=](comm::Communicator& others) {
+                 return others.all_reduce({data, count});
+               });
 }
 
-void Session::Impl::broadcast(void* data, std::size_t bytes) {
-  require_step("broadcast() outside a step; call next_batch() first");
+void Session::broadcast(void* data, std::size_t bytes) {
+  impl_->require_step("broadcast() outside a step; call next_batch() first");
   broadcast_from(data, bytes, 0);
 }
 
-void Session::Impl::broadcast_from(void* data, std::size_t bytes, std::uint32_t root) {
-  lifecycle_.require(root < view().world_size, "broadcast_from(): the root is not a rank of this world");
+void Session::broadcast_from(void* data, std::size_t bytes, std::uint32_t root) {
+  impl_->require(root < impl_->view().world_size, "broadcast_from(): the root is not a rank of this world");
   const auto all = bytes_at(data, session::bytes_of("broadcast_from()", bytes, 1));
-  share("broadcast_from()", all, [=](comm::Communicator& others) {
+  impl_->share("broadcast_from()", all, [=](comm::Communicator& others) {
     if (all.empty()) return Status();
     // After a loss there may be fewer ranks than the step began with.
     return others.broadcast(all, std::min(root, others.world_size() - 1));
@@ -56,15 +57,15 @@ void Session::Impl::broadcast_from(void* data, std::size_t bytes, std::uint32_t 
 
 // Who has received the value sends it, so that a repetition needs no copy of what the others had: as long as nobody
 // has, no call has returned, and `data` is there.
-void Session::Impl::broadcast_into(const void* data, std::size_t bytes, std::uint32_t root, void* received) {
-  lifecycle_.require(root < view().world_size, "broadcast_into(): the root is not a rank of this world");
+void Session::broadcast_into(const void* data, std::size_t bytes, std::uint32_t root, void* received) {
+  impl_->require(root < impl_->view().world_size, "broadcast_into(): the root is not a rank of this world");
   const auto room = bytes_at(received, session::bytes_of("broadcast_into()", bytes, 1));
   constexpr std::byte kNothing{0};
   constexpr std::byte kIsRoot{1};
   constexpr std::byte kReceived{2};
-  const auto holds = std::make_shared<std::byte>(view().rank == root ? kIsRoot : kNothing);
+  const auto holds = std::make_shared<std::byte>(impl_->view().rank == root ? kIsRoot : kNothing);
   if (*holds == kIsRoot && bytes != 0) std::memmove(received, data, bytes);
-  share("broadcast_into()", {}, [=](comm::Communicator& others) -> Status {
+  impl_->share("broadcast_into()", {}, [=](comm::Communicator& others) -> Status {
     if (room.empty()) return {};
     std::vector<std::byte> all(others.world_size());
     if (auto status = others.all_gather({holds.get(), 1}, all); !status) return status;
@@ -77,20 +78,20 @@ void Session::Impl::broadcast_into(const void* data, std::size_t bytes, std::uin
   });
 }
 
-void Session::Impl::reduce_values(void* data, std::size_t count, DataType type, Operation operation) {
+void Session::reduce_values(void* data, std::size_t count, DataType type, Operation operation) {
   const auto all = bytes_at(data, session::bytes_of("reduce_values()", count, session::size_of(type)));
-  share("reduce_values()", all,
-        [=](comm::Communicator& others) { return session::reduce_values(others, all, type, operation); });
+  impl_->share("reduce_values()", all,
+               [=](comm::Communicator& others) { return session::reduce_values(others, all, type, operation); });
 }
 
 // The own block is kept like any input: the others' follow from it, also where a loss repeats the call among fewer
 // ranks.
-void Session::Impl::all_gather(const void* data, std::size_t bytes, void* gathered) {
-  lifecycle_.require(lifecycle_.started, "a collective before start(); call start() first");
-  const auto all = bytes_at(gathered, session::bytes_of("all_gather()", bytes, view().world_size));
-  const auto mine = all.subspan(bytes * view().rank, bytes);
+void Session::all_gather(const void* data, std::size_t bytes, void* gathered) {
+  impl_->require(impl_->lifecycle_.started, "a collective before start(); call start() first");
+  const auto all = bytes_at(gathered, session::bytes_of("all_gather()", bytes, impl_->view().world_size));
+  const auto mine = all.subspan(bytes * impl_->view().rank, bytes);
   if (bytes != 0) std::memmove(mine.data(), data, bytes);
-  share("all_gather()", mine, [=](comm::Communicator& others) -> Status {
+  impl_->share("all_gather()", mine, [=](comm::Communicator& others) -> Status {
     if (mine.empty()) return {};
     const std::size_t size = mine.size() * others.world_size();
     const bool fits = size <= all.size();
@@ -103,12 +104,12 @@ void Session::Impl::all_gather(const void* data, std::size_t bytes, void* gather
   });
 }
 
-void Session::Impl::reduce_scatter(const void* data, std::size_t count_per_rank, DataType type, Operation operation,
-                                   void* result) {
-  lifecycle_.require(lifecycle_.started, "a collective before start(); call start() first");
+void Session::reduce_scatter(const void* data, std::size_t count_per_rank, DataType type, Operation operation,
+                             void* result) {
+  impl_->require(impl_->lifecycle_.started, "a collective before start(); call start() first");
   const std::size_t part = session::bytes_of("reduce_scatter()", count_per_rank, session::size_of(type));
-  const auto mine = copy_of(data, session::bytes_of("reduce_scatter()", part, view().world_size));
-  share("reduce_scatter()", {}, [=, first = part * view().rank](comm::Communicator& others) -> Status {
+  const auto mine = copy_of(data, session::bytes_of("reduce_scatter()", part, impl_->view().world_size));
+  impl_->share("reduce_scatter()", {}, [=, first = part * impl_->view().rank](comm::Communicator& others) -> Status {
     if (mine->empty()) return {};
     std::vector<std::byte> all = *mine;
     if (auto status = session::reduce_values(others, all, type, operation); !status) return status;
@@ -118,12 +119,12 @@ void Session::Impl::reduce_scatter(const void* data, std::size_t count_per_rank,
 }
 
 // By hashes, so that any size costs as little as the next.
-void Session::Impl::agree(const void* data, std::size_t bytes, int* equal) {
+void Session::agree(const void* data, std::size_t bytes, int* equal) {
   const std::uint64_t size = session::bytes_of("agree()", bytes, 1);
   const std::span content(static_cast<const std::byte*>(data), bytes);
   const auto mine = comm::keyed_hash(std::as_bytes(std::span(&size, 1)), {content});
   *equal = 0;
-  share("agree()", {}, [mine, equal](comm::Communicator& others) -> Status {
+  impl_->share("agree()", {}, [mine, equal](comm::Communicator& others) -> Status {
     std::vector<std::byte> all(mine.size() * others.world_size());
     if (auto status = others.all_gather(mine, all); !status) return status;
     std::size_t same = 0;
@@ -135,21 +136,20 @@ void Session::Impl::agree(const void* data, std::size_t bytes, int* equal) {
   });
 }
 
-void Session::Impl::reduce_values_in(std::uint64_t group, void* data, std::size_t count, DataType type,
-                                     Operation operation) {
+void Session::reduce_values_in(std::uint64_t group, void* data, std::size_t count, DataType type, Operation operation) {
   const auto all = bytes_at(data, session::bytes_of("reduce_values_in()", count, session::size_of(type)));
-  share("reduce_values_in()", all, [=](comm::Communicator& others) -> Status {
+  impl_->share("reduce_values_in()", all, [=](comm::Communicator& others) -> Status {
     auto met = session::Group::meet(others, group);
     return met ? met->reduce(all, type, operation) : met.error();
   });
 }
 
-std::uint32_t Session::Impl::all_gather_in(std::uint64_t group, const void* data, std::size_t bytes, void* gathered) {
-  lifecycle_.require(lifecycle_.started, "a collective before start(); call start() first");
-  const auto room = bytes_at(gathered, session::bytes_of("all_gather_in()", bytes, view().world_size));
+std::uint32_t Session::all_gather_in(std::uint64_t group, const void* data, std::size_t bytes, void* gathered) {
+  impl_->require(impl_->lifecycle_.started, "a collective before start(); call start() first");
+  const auto room = bytes_at(gathered, session::bytes_of("all_gather_in()", bytes, impl_->view().world_size));
   const auto mine = copy_of(data, bytes);
   const auto size = std::make_shared<std::uint32_t>(0);
-  share("all_gather_in()", {}, [=](comm::Communicator& others) -> Status {
+  impl_->share("all_gather_in()", {}, [=](comm::Communicator& others) -> Status {
     auto met = session::Group::meet(others, group);
     if (!met) return met.error();
     *size = met->size();
@@ -162,19 +162,19 @@ std::uint32_t Session::Impl::all_gather_in(std::uint64_t group, const void* data
   return *size;
 }
 
-void Session::Impl::broadcast_in(std::uint64_t group, void* data, std::size_t bytes, std::uint32_t root) {
+void Session::broadcast_in(std::uint64_t group, void* data, std::size_t bytes, std::uint32_t root) {
   const auto all = bytes_at(data, session::bytes_of("broadcast_in()", bytes, 1));
-  share("broadcast_in()", all, [=](comm::Communicator& others) -> Status {
+  impl_->share("broadcast_in()", all, [=](comm::Communicator& others) -> Status {
     auto met = session::Group::meet(others, group);
     return met ? met->broadcast(all, std::min(root, met->size() - 1)) : met.error();
   });
 }
 
 // A repetition begins with the values that the program passed.
-void Session::Impl::reduce_values_async(std::string_view key, void* data, std::size_t count, DataType type,
-                                        Operation operation) {
+void Session::reduce_values_async(std::string_view key, void* data, std::size_t count, DataType type,
+                                  Operation operation) {
   const auto all = bytes_at(data, session::bytes_of("reduce_values_async()", count, session::size_of(type)));
-  start_values("reduce_values_async()", key, [&] {
+  impl_->start_values("reduce_values_async()", key, [&] {
     return [=, mine = copy_of(data, all.size())](comm::Communicator& others) {
       std::copy(mine->begin(), mine->end(), all.begin());
       return session::reduce_values(others, all, type, operation);
@@ -182,10 +182,10 @@ void Session::Impl::reduce_values_async(std::string_view key, void* data, std::s
   });
 }
 
-void Session::Impl::broadcast_async(std::string_view key, void* data, std::size_t bytes, std::uint32_t root) {
+void Session::broadcast_async(std::string_view key, void* data, std::size_t bytes, std::uint32_t root) {
   const auto all = bytes_at(data, session::bytes_of("broadcast_async()", bytes, 1));
-  lifecycle_.require(root < view().world_size, "broadcast_async(): the root is not a rank of this world");
-  start_values("broadcast_async()", key, [&] {
+  impl_->require(root < impl_->view().world_size, "broadcast_async(): the root is not a rank of this world");
+  impl_->start_values("broadcast_async()", key, [&] {
     return [=](comm::Communicator& others) {
       return all.empty() ? Status() : others.broadcast(all, std::min(root, others.world_size() - 1));
     };
@@ -211,13 +211,13 @@ void Session::Impl::start_values(const char* what, std::string_view key,
       own_bucket({}, [&keyed, place](comm::Communicator& others) { return keyed.run(place, others); }));
 }
 
-void Session::Impl::barrier() {
-  share("barrier()", {}, [](comm::Communicator& others) { return others.barrier(); });
+void Session::barrier() {
+  impl_->share("barrier()", {}, [](comm::Communicator& others) { return others.barrier(); });
 }
 
-void* Session::Impl::step_memory(std::size_t bytes) {
-  lifecycle_.require(lifecycle_.started, "step_memory() before start(); call start() first");
-  return program_.memory.take(session::bytes_of("step_memory()", bytes, 1));
+void* Session::step_memory(std::size_t bytes) {
+  impl_->require(impl_->lifecycle_.started, "step_memory() before start(); call start() first");
+  return impl_->program_.memory.take(session::bytes_of("step_memory()", bytes, 1));
 }
 
 // Behind the step's first sum, with which the control lane travels, and before the program may write its state. First

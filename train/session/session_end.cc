@@ -20,9 +20,9 @@ void Session::Impl::rejoin() {
   if (lifecycle_.parks) park();
 }
 
-void Session::Impl::end_data() {
-  lifecycle_.require(lifecycle_.started, "end_data() before start(); a run without data needs no start()");
-  worker_->lane.end_data();
+void Session::end_data() {
+  impl_->require(impl_->lifecycle_.started, "end_data() before start(); a run without data needs no start()");
+  impl_->worker_->lane.end_data();
 }
 
 // No worker leaves before all have the complete state: a worker that is behind may need any of the others as a donor.

@@ -39,48 +39,58 @@ void Session::Impl::open_plane() {
   session::mark_as_connected();
 }
 
+Session::Session() : impl_(std::make_unique<Impl>()) {}
+
+// A child leaves everything as it is: the threads behind it are its parent's.
+Session::~Session() {
+  if (impl_->lifecycle_.is_inherited()) static_cast<void>(impl_.release());
+}
+
 Session::Impl::~Impl() {
   const bool unwinding = std::uncaught_exceptions() > exceptions_at_start_;
   // A program that leaves a step open is not done, whatever its exit status.
   if (!lifecycle_.ended) end_session(!unwinding && !lifecycle_.failed && !worker_->runner.is_open());
 }
 
-void Session::Impl::share_state(std::string_view name, void* data, std::size_t bytes) {
-  add_state(name, {static_cast<std::byte*>(data), session::bytes_of("share_state()", bytes, 1)}, std::nullopt);
+void Session::share_state(std::string_view name, void* data, std::size_t bytes) {
+  impl_->add_state(name, {static_cast<std::byte*>(data), session::bytes_of("share_state()", bytes, 1)}, std::nullopt);
 }
 
-void Session::Impl::share_model(std::string_view name, float* data, std::size_t count) {
+void Session::share_model(std::string_view name, float* data, std::size_t count) {
   share_state(name, data, session::bytes_of("share_model()", count, sizeof(float)));
-  program_.models.model_is(std::span(data, count));
+  impl_->program_.models.model_is(std::span(data, count));
 }
 
-void Session::Impl::share_early(std::string_view name, const void* data, std::size_t bytes) {
-  const bool in_step = worker_->runner.is_open();
-  lifecycle_.require(
-      !lifecycle_.started || in_step,
-      "share_early() between two steps; call it before start(), or between next_batch() and commit_step()");
-  lifecycle_.require(data != nullptr || bytes == 0, "share_early() with a null pointer; pass the value's address");
-  program_.early.share(name, {static_cast<const std::byte*>(data), session::bytes_of("share_early()", bytes, 1)},
-                       in_step);
+void Session::share_early(std::string_view name, const void* data, std::size_t bytes) {
+  const bool in_step = impl_->worker_->runner.is_open();
+  impl_->require(!impl_->lifecycle_.started || in_step,
+                 "share_early() between two steps; call it before start(), or between next_batch() and commit_step()");
+  impl_->require(data != nullptr || bytes == 0, "share_early() with a null pointer; pass the value's address");
+  impl_->program_.early.share(name, {static_cast<const std::byte*>(data), session::bytes_of("share_early()", bytes, 1)},
+                              in_step);
 }
 
-void Session::Impl::set_data(const DataOptions& options) {
-  lifecycle_.require(lifecycle_.may_describe(), "set_data() after start(); describe the data before start()");
-  lifecycle_.require(options.batch != 0, "set_data() with a batch of 0; a worker needs at least one sample per step");
-  lifecycle_.require(options.batch <= limits::kMaxBatch, "set_data() with a batch of more than 2^30 samples");
-  lifecycle_.require(options.batches_per_step != 0, "set_data() with 0 batches per step; a step has at least one");
-  program_.data = options;
+void Session::on_change(std::function<void(const Change&)> callback) {
+  impl_->program_.on_change = std::move(callback);
 }
 
-std::uint64_t Session::Impl::await_start(std::uint64_t epoch) {
-  lifecycle_.require(!lifecycle_.started, "await_start() after start(); it is for what must be done before it");
-  if (!plane_) return epoch;
-  if (!lifecycle_.announced) {
-    const auto present = plane_->ask_epoch(epoch);
+void Session::set_data(const DataOptions& options) {
+  impl_->require_before_start("set_data() after start(); describe the data before start()");
+  impl_->require(options.batch != 0, "set_data() with a batch of 0; a worker needs at least one sample per step");
+  impl_->require(options.batch <= limits::kMaxBatch, "set_data() with a batch of more than 2^30 samples");
+  impl_->require(options.batches_per_step != 0, "set_data() with 0 batches per step; a step has at least one");
+  impl_->program_.data = options;
+}
+
+std::uint64_t Session::await_start(std::uint64_t epoch) {
+  impl_->require(!impl_->lifecycle_.started, "await_start() after start(); it is for what must be done before it");
+  if (!impl_->plane_) return epoch;
+  if (!impl_->lifecycle_.announced) {
+    const auto present = impl_->plane_->ask_epoch(epoch);
     if (present > epoch) return present;
-    announce();
+    impl_->announce();
   }
-  return plane_->await_first_assignment(epoch);
+  return impl_->plane_->await_first_assignment(epoch);
 }
 
 void Session::Impl::announce() {
@@ -89,17 +99,17 @@ void Session::Impl::announce() {
   worker_->generation_change.announce();
 }
 
-bool Session::Impl::start() {
-  lifecycle_.require(!lifecycle_.started, "start() was called twice");
-  program_.log.event("imported");
-  lifecycle_.started = true;
+bool Session::start() {
+  impl_->require(!impl_->lifecycle_.started, "start() was called twice");
+  impl_->program_.log.event("imported");
+  impl_->lifecycle_.started = true;
   // The streams that wrote the program's initial state there are unknown.
-  if (program_.device) worker_->device.check(program_.device->device()->synchronize());
-  program_.forward.commit();
-  program_.first.begin();
-  worker_->checkpoints.open();
-  if (plane_) return start_launched();
-  start_alone();
+  if (impl_->program_.device) impl_->worker_->device.check(impl_->program_.device->device()->synchronize());
+  impl_->program_.forward.commit();
+  impl_->program_.first.begin();
+  impl_->worker_->checkpoints.open();
+  if (impl_->plane_) return impl_->start_launched();
+  impl_->start_alone();
   return true;
 }
 
@@ -133,22 +143,24 @@ void Session::Impl::reserve_for_joining() {
   }
 }
 
-std::optional<Batch> Session::Impl::next_batch() {
-  lifecycle_.require(lifecycle_.started, "next_batch() before start()");
-  lifecycle_.require(!worker_->runner.is_open(), "next_batch() without commit_step() for the previous batch");
-  if (!worker_->runner.in_round() && !reach_next_step()) return std::nullopt;
-  program_.memory.release();
-  auto& worker = *worker_;
+std::optional<Batch> Session::next_batch() {
+  impl_->require(impl_->lifecycle_.started, "next_batch() before start()");
+  impl_->require(!impl_->worker_->runner.is_open(), "next_batch() without commit_step() for the previous batch");
+  if (!impl_->worker_->runner.in_round() && !impl_->reach_next_step()) return std::nullopt;
+  impl_->program_.memory.release();
+  auto& worker = *impl_->worker_;
   worker.measurements.clock().step_begins(session::Clock::now());
-  const auto pace = pace_of_round();
+  const auto pace = impl_->pace_of_round();
   worker.keyed.begin_step();
   worker.runner.open(pace);
   worker.lane.claim(worker.runner.round().claim(pace));
-  if (plane_) plane_->step_opened();
+  if (impl_->plane_) impl_->plane_->step_opened();
   const auto given = session::Clock::now();
   worker.device.step_begins(given);
   worker.measurements.clock().batch_given(given);
-  return open_batch();
+  const Batch batch = impl_->open_batch();
+  if (impl_->program_.before_step) impl_->program_.before_step(batch);
+  return batch;
 }
 
 bool Session::Impl::reach_next_step() {
@@ -199,17 +211,17 @@ void Session::Impl::account_for_dropped_samples() {
   if (const auto dropped = worker_->run_progress.dropped_epoch()) worker_->audits.account_for(*dropped);
 }
 
-void Session::Impl::all_reduce(float* gradient, std::size_t count) {
-  require_step("all_reduce() outside a step; call next_batch() first");
+void Session::all_reduce(float* gradient, std::size_t count) {
+  impl_->require_step("all_reduce() outside a step; call next_batch() first");
   session::bytes_of("all_reduce()", count, sizeof(float));
-  settle_background();
-  reduce_host(worker_->runner.add(gradient, count), false);
+  impl_->settle_background();
+  impl_->reduce_host(impl_->worker_->runner.add(gradient, count), false);
 }
 
-void Session::Impl::all_reduce_async(float* gradient, std::size_t count) {
-  require_step("all_reduce_async() outside a step; call next_batch() first");
+void Session::all_reduce_async(float* gradient, std::size_t count) {
+  impl_->require_step("all_reduce_async() outside a step; call next_batch() first");
   session::bytes_of("all_reduce_async()", count, sizeof(float));
-  reduce_host(worker_->runner.add(gradient, count), true);
+  impl_->reduce_host(impl_->worker_->runner.add(gradient, count), true);
 }
 
 void Session::Impl::all_reduce_typed(void* gradient, std::size_t count, DataType type, bool in_background) {
@@ -244,10 +256,18 @@ void Session::Impl::reduce_host(session::Bucket& bucket, bool in_background) {
   send_first_state(in_background);
 }
 
-void Session::Impl::wait_all_reduce() {
-  require_step("wait_all_reduce() outside a step; call next_batch() first");
-  settle_background();
-  free_state();
+void Session::all_reduce(void* gradient, std::size_t count, DataType type) {
+  impl_->all_reduce_typed(gradient, count, type, false);
+}
+
+void Session::all_reduce_async(void* gradient, std::size_t count, DataType type) {
+  impl_->all_reduce_typed(gradient, count, type, true);
+}
+
+void Session::wait_all_reduce() {
+  impl_->require_step("wait_all_reduce() outside a step; call next_batch() first");
+  impl_->settle_background();
+  impl_->free_state();
 }
 
 void Session::Impl::settle_background() {
@@ -304,15 +324,15 @@ void Session::Impl::settle(Status status, bool frees_state) {
 // All that others take part in is done, and what the lane says is known.
 void Session::Impl::finish_sums() {
   settle_background();
-  if (!worker_->runner.step().lane_sent) all_reduce(nullptr, 0);
+  if (!worker_->runner.step().lane_sent) reduce_host(worker_->runner.add(nullptr, 0), false);
   send_first_state(false);
   free_state();
 }
 
-Boundary Session::Impl::boundary() {
-  require_step("boundary() outside a step; call it between the step's sums and commit_step()");
-  finish_sums();
-  auto& worker = *worker_;
+Boundary Session::boundary() {
+  impl_->require_step("boundary() outside a step; call it between the step's sums and commit_step()");
+  impl_->finish_sums();
+  auto& worker = *impl_->worker_;
   if (worker.runner.step().discarded || worker.runner.step().is_local) return {};
   const auto& lane = worker.lane.read();
   worker.runner.count_used(lane.claims);
@@ -322,56 +342,57 @@ Boundary Session::Impl::boundary() {
   Boundary brings{.change = lane.all_ready && !lane.plan_stops, .stop = lane.plan_stops || lane.all_stop};
   brings.end = lane.any_ends_data || worker.run_progress.is_used_up_after(division, shares);
   const bool is_last = brings.stop || brings.end;
-  const auto plan = brings.change && plane_ ? plane_->ready_plan() : std::nullopt;
+  const auto plan = brings.change && impl_->plane_ ? impl_->plane_->ready_plan() : std::nullopt;
   const bool saves = is_last || (plan && plan->saves) || worker.checkpoints.is_due(committed, division.steps);
   brings.checkpoint = worker.checkpoints.is_open() && saves;
   return brings;
 }
 
-void Session::Impl::disagree(std::string_view reason) {
-  require_step("disagree() outside a step; call it between the step's sums and commit_step()");
-  finish_sums();
-  auto& worker = *worker_;
+void Session::disagree(std::string_view reason) {
+  impl_->require_step("disagree() outside a step; call it between the step's sums and commit_step()");
+  impl_->finish_sums();
+  auto& worker = *impl_->worker_;
   if (worker.runner.step().discarded) return;
   const std::string what = "step " + std::to_string(worker.run_progress.next_step()) + ": " + std::string(reason);
-  if (!plane_) lifecycle_.fail(what);
-  plane_->collective_failed(what, true);
-  settle(Error{ErrorCode::kMismatch, what}, true);
+  if (!impl_->plane_) impl_->lifecycle_.fail(what);
+  impl_->plane_->collective_failed(what, true);
+  impl_->settle(Error{ErrorCode::kMismatch, what}, true);
 }
 
-void Session::Impl::decline(std::string_view reason) {
-  lifecycle_.require(!lifecycle_.started, "decline() after start(); it is for a worker that is no member");
-  if (plane_) plane_->send(protocol::WorkerDeclines{std::string(reason)});
+void Session::decline(std::string_view reason) {
+  impl_->require(!impl_->lifecycle_.started, "decline() after start(); it is for a worker that is no member");
+  if (impl_->plane_) impl_->plane_->send(protocol::WorkerDeclines{std::string(reason)});
 }
 
-void Session::Impl::attach(std::string_view name, const void* data, std::size_t bytes) {
-  require_step("attach() outside a step; call it between next_batch() and commit_step()");
-  lifecycle_.require(data != nullptr || bytes == 0, "attach() with a null pointer; pass the value's address");
-  program_.attachments.attach(name, {static_cast<const std::byte*>(data), session::bytes_of("attach()", bytes, 1)});
+void Session::attach(std::string_view name, const void* data, std::size_t bytes) {
+  impl_->require_step("attach() outside a step; call it between next_batch() and commit_step()");
+  impl_->require(data != nullptr || bytes == 0, "attach() with a null pointer; pass the value's address");
+  impl_->program_.attachments.attach(name,
+                                     {static_cast<const std::byte*>(data), session::bytes_of("attach()", bytes, 1)});
 }
 
-void Session::Impl::commit_step(const StepMetrics& metrics) {
-  require_step("commit_step() without next_batch()");
-  finish_sums();
-  auto& worker = *worker_;
+void Session::commit_step(const StepMetrics& metrics) {
+  impl_->require_step("commit_step() without next_batch()");
+  impl_->finish_sums();
+  auto& worker = *impl_->worker_;
   worker.device.mark_state(worker.runner.step());
-  if (worker.runner.step().discarded) return discard_step();
+  if (worker.runner.step().discarded) return impl_->discard_step();
   worker.averaging.apply_correction();
   if (worker.runner.step().is_local) {
-    end_batch();
-    return end_of_step(false);
+    impl_->end_batch();
+    return impl_->end_of_step(false);
   }
-  program_.forward.commit();
-  program_.first.commit(worker.exchange.assignment().rank == 0);
-  commit_local_state(true);
+  impl_->program_.forward.commit();
+  impl_->program_.first.commit(worker.exchange.assignment().rank == 0);
+  impl_->commit_local_state(true);
   worker.runner.count_used(worker.lane.read().claims);
   worker.measurements.lane_read(worker.runner.step(), worker.lane.last());
   const Step steps = worker.runner.step().division.steps;
-  commit_progress(metrics);
-  if (plane_) plane_->step_committed(worker.run_progress.committed_step(), worker.lane.last().all_ready);
+  impl_->commit_progress(metrics);
+  if (impl_->plane_) impl_->plane_->step_committed(worker.run_progress.committed_step(), worker.lane.last().all_ready);
   worker.checkpoints.step_committed(steps);
   if (worker.view.is_behind()) worker.view.publish();
-  end_of_step(true);
+  impl_->end_of_step(true);
 }
 
 // Of a round that goes on: nothing that all workers share has changed.
@@ -466,9 +487,65 @@ void Session::Impl::discard_step() {
   rejoin();
 }
 
-void Session::Impl::finish() {
-  lifecycle_.require_own_process();
-  if (!lifecycle_.ended) end_session(!lifecycle_.failed);
+void Session::finish() {
+  impl_->lifecycle_.require_own_process();
+  if (!impl_->lifecycle_.ended) impl_->end_session(!impl_->lifecycle_.failed);
+}
+
+// What the program asks about its worker.
+
+std::optional<std::span<const std::byte>> Session::early(std::string_view name) const {
+  const auto* value = impl_->program_.early.find(name);
+  return value == nullptr ? std::nullopt : std::optional(std::span<const std::byte>(*value));
+}
+
+std::optional<std::span<const std::byte>> Session::attachment(std::string_view name) const {
+  const auto* value = impl_->program_.attachments.find(name);
+  return value == nullptr ? std::nullopt : std::optional(std::span<const std::byte>(*value));
+}
+
+std::uint32_t Session::rank() const {
+  return impl_->view().rank;
+}
+
+std::uint32_t Session::world_size() const {
+  return impl_->view().world_size;
+}
+
+std::uint32_t Session::local_rank() const {
+  return impl_->view().local_rank;
+}
+
+std::uint64_t Session::generation() const {
+  return impl_->view().generation;
+}
+
+StepReport Session::last_step() const {
+  return impl_->view().last_step;
+}
+
+std::uint64_t Session::worker_id() const {
+  return impl_->worker_->id.value;
+}
+
+std::uint64_t Session::committed_step() const {
+  return impl_->worker_->run_progress.progress().committed_step;
+}
+
+double Session::learning_rate_factor() const {
+  return impl_->worker_->run_progress.progress().learning_rate.factor();
+}
+
+bool Session::launched() const {
+  return impl_->launched();
+}
+
+Outcome Session::outcome() const {
+  return impl_->lifecycle_.outcome;
+}
+
+const char* version() {
+  return ELASTICTRAIN_VERSION;
 }
 
 }  // namespace elastictrain

@@ -34,8 +34,10 @@ inline std::size_t bytes_of(const char* call, std::size_t count, std::size_t eac
 
 }  // namespace elastictrain::session
 
-// The implementation of elastictrain::Session: checks the program's calls and passes them to the components of
-// the worker that this process is (worker.h). Threads, sockets and plans belong to the control plane (control_plane.h).
+// What elastictrain::Session consists of. The calls of Session are defined in session_*.cc on these members, without
+// forwarding: they check what the program passes and use the components of the worker that this process is
+// (worker_components.h). The functions here are what several calls share. Threads, sockets and plans belong to the
+// control plane (control_plane.h).
 //
 // Order within a step: next_batch() divides the step among the ranks, the first bucket carries the control lane,
 // commit_step() advances the replicated numbers and, if the lane reported that all workers are ready, exchanges the
@@ -53,90 +55,6 @@ class __attribute__((visibility("hidden"))) Session::Impl {
   Impl();
   ~Impl();
 
-  void share_state(std::string_view name, void* data, std::size_t bytes);
-  void share_model(std::string_view name, float* data, std::size_t count);
-  void share_tensor(std::string_view name, void* data, std::string_view dtype, std::span<const std::uint64_t> shape);
-  void share_forward_tensor(std::string_view name, void* data, std::string_view dtype,
-                            std::span<const std::uint64_t> shape);
-  void share_first_tensor(std::string_view name, void* data, std::string_view dtype,
-                          std::span<const std::uint64_t> shape, std::uint64_t every_steps);
-  void share_local_state(std::string_view name, std::span<std::byte> bytes);
-  void move_state(std::string_view name, void* data);
-  std::uint64_t await_start(std::uint64_t epoch);
-  void share_early(std::string_view name, const void* data, std::size_t bytes);
-  const std::vector<std::byte>* early(std::string_view name) const { return program_.early.find(name); }
-  void set_data(const DataOptions& options);
-  void on_change(std::function<void(const Change&)> callback) { program_.on_change = std::move(callback); }
-  bool start();
-  std::optional<Batch> next_batch();
-  void all_reduce(float* gradient, std::size_t count);
-  void all_reduce_async(float* gradient, std::size_t count);
-  void all_reduce_typed(void* gradient, std::size_t count, DataType type, bool in_background);
-  void wait_all_reduce();
-  Boundary boundary();
-  void disagree(std::string_view reason);
-  void decline(std::string_view reason);
-  void attach(std::string_view name, const void* data, std::size_t bytes);
-  const std::vector<std::byte>* attachment(std::string_view name) const { return program_.attachments.find(name); }
-  void commit_step(const StepMetrics& metrics);
-  void finish();
-  void end_data();
-  void phase(std::string_view name);
-  bool is_inherited() const { return lifecycle_.is_inherited(); }
-
-  // GPUs (session_state.cc).
-  int use_device(int ordinal);
-  void use_stream_order();
-  void share_device_state(std::string_view name, void* data, std::size_t bytes);
-  void all_reduce_device(float* gradient, std::size_t count, void* stream);
-  void all_reduce_device_async(float* gradient, std::size_t count, void* stream);
-  void all_reduce_device_typed(void* gradient, std::size_t count, DataType type, void* stream, bool in_background);
-
-  // What a program can use besides training (session_collectives.cc, session_program.cc).
-  void sum(float* data, std::size_t count);
-  void broadcast(void* data, std::size_t bytes);
-  void broadcast_from(void* data, std::size_t bytes, std::uint32_t root);
-  void broadcast_into(const void* data, std::size_t bytes, std::uint32_t root, void* received);
-  void reduce_values(void* data, std::size_t count, DataType type, Operation operation);
-  void all_gather(const void* data, std::size_t bytes, void* gathered);
-  void reduce_scatter(const void* data, std::size_t count_per_rank, DataType type, Operation operation, void* result);
-  void agree(const void* data, std::size_t bytes, int* equal);
-  void barrier();
-  void reduce_values_in(std::uint64_t group, void* data, std::size_t count, DataType type, Operation operation);
-  std::uint32_t all_gather_in(std::uint64_t group, const void* data, std::size_t bytes, void* gathered);
-  void broadcast_in(std::uint64_t group, void* data, std::size_t bytes, std::uint32_t root);
-  void reduce_values_async(std::string_view key, void* data, std::size_t count, DataType type, Operation operation);
-  void broadcast_async(std::string_view key, void* data, std::size_t bytes, std::uint32_t root);
-  void step_hooks(std::function<void(const Batch&)> before, std::function<void(const StepReport&)> after);
-  void before_step(const Batch& batch) const;
-  void* step_memory(std::size_t bytes);
-  LookAhead look_ahead(std::uint32_t batches);
-  RunMonitors run_monitors() const;
-  std::vector<PeerMonitors> peer_monitors() const;
-  void measure_gradient_variance(std::uint64_t every_steps) { program_.variance_every = every_steps; }
-  std::uint64_t half_batch() const;
-  void report_halves(double first_square, double second_square);
-  Synchronization synchronization() const;
-  void ask(const protocol::WorkerRequest& request);
-  void note(std::string_view key, std::string_view value);
-  void board_put(std::string_view key, std::string_view value);
-  std::optional<std::string> board_get(std::string_view key, std::chrono::milliseconds wait);
-
-  // For calls whose implementation is elsewhere (train/peers).
-  peers::Peers& peers();
-  void require(bool condition, const char* message) const { lifecycle_.require(condition, message); }
-  void require_before_start(const char* message) const { lifecycle_.require(lifecycle_.may_describe(), message); }
-  void require_step(const char* message) const { lifecycle_.require(worker_->runner.is_open(), message); }
-  // Until no bucket is in the background.
-  void settle_background();
-
-  const session::ProgramView& view() const { return program_.view; }
-  const state::Progress& progress() const { return worker_->run_progress.progress(); }
-  bool launched() const { return !program_.environment.socket_path.empty(); }
-  WorkerId worker_id() const { return worker_->id; }
-  Outcome outcome() const { return lifecycle_.outcome; }
-
- private:
   void add_state(std::string_view name, std::span<std::byte> bytes, std::optional<state::TensorType> type);
   std::size_t tensor_bytes(std::string_view name, const state::TensorType& type) const;
   void open_plane();
@@ -147,9 +65,13 @@ class __attribute__((visibility("hidden"))) Session::Impl {
 
   // The step.
   session::Bucket& add_narrow(void* gradient, std::size_t count, DataType type);
+  void all_reduce_typed(void* gradient, std::size_t count, DataType type, bool in_background);
+  void all_reduce_device_typed(void* gradient, std::size_t count, DataType type, void* stream, bool in_background);
   void reduce_host(session::Bucket& bucket, bool in_background);
   void reduce_device(session::Bucket& bucket, void* stream, bool in_background);
   void settle(Status status, bool frees_state);
+  // Until no bucket is in the background.
+  void settle_background();
   void finish_sums();
   void send_first_state(bool in_background);
   void free_state();
@@ -196,6 +118,16 @@ class __attribute__((visibility("hidden"))) Session::Impl {
   void start_values(const char* what, std::string_view key, const std::function<session::Collective()>& make);
   void take_next_assignment();
   void reach_device_alone();
+
+  // For calls whose implementation is elsewhere (train/peers).
+  peers::Peers& peers();
+  void ask(const protocol::WorkerRequest& request);
+  void require(bool condition, const char* message) const { lifecycle_.require(condition, message); }
+  void require_before_start(const char* message) const { lifecycle_.require(lifecycle_.may_describe(), message); }
+  void require_step(const char* message) const { lifecycle_.require(worker_->runner.is_open(), message); }
+
+  const session::ProgramView& view() const { return program_.view; }
+  bool launched() const { return !program_.environment.socket_path.empty(); }
 
   session::Program program_;
   session::Lifecycle lifecycle_;

@@ -10,15 +10,12 @@
 
 namespace elastictrain {
 
-void Session::Impl::step_hooks(std::function<void(const Batch&)> before, std::function<void(const StepReport&)> after) {
-  lifecycle_.require(!lifecycle_.ended, "step_hooks() after finish()");
-  program_.before_step = std::move(before);
-  program_.after_step = std::move(after);
+void Session::step_hooks(std::function<void(const Batch&)> before, std::function<void(const StepReport&)> after) {
+  impl_->require(!impl_->lifecycle_.ended, "step_hooks() after finish()");
+  impl_->program_.before_step = std::move(before);
+  impl_->program_.after_step = std::move(after);
 }
 
-void Session::Impl::before_step(const Batch& batch) const {
-  if (program_.before_step) program_.before_step(batch);
-}
 namespace {
 
 static_assert(static_cast<int>(Synchronization::kPairAveraging) ==
@@ -54,58 +51,65 @@ std::uint32_t Session::step_based_schedule(std::string_view schedule, std::uint6
   return static_cast<std::uint32_t>(size);
 }
 
-LookAhead Session::Impl::look_ahead(std::uint32_t batches) {
-  program_.keeps_step = true;
-  lifecycle_.require(lifecycle_.started, "look_ahead() before start(); call start() first");
-  if (!lifecycle_.is_running()) return {};
-  const auto& worker = *worker_;
+LookAhead Session::look_ahead(std::uint32_t batches) const {
+  impl_->program_.keeps_step = true;
+  impl_->require(impl_->lifecycle_.started, "look_ahead() before start(); call start() first");
+  if (!impl_->lifecycle_.is_running()) return {};
+  const auto& worker = *impl_->worker_;
   std::vector<std::vector<state::WorkerShare>> upcoming{worker.exchange.assignment().shares};
-  const auto plan = plane_ ? plane_->ready_plan() : std::nullopt;
+  const auto plan = impl_->plane_ ? impl_->plane_->ready_plan() : std::nullopt;
   if (plan) upcoming = {session::first_shares(*plan), session::all_shares(*plan)};
   const auto* open = worker.runner.is_open() ? &worker.runner.step().division : nullptr;
   return worker.run_progress.look_ahead(worker.id, batches, open, upcoming);
 }
 
-RunMonitors Session::Impl::run_monitors() const {
-  const auto& worker = *worker_;
+RunMonitors Session::monitors() const {
+  const auto& worker = *impl_->worker_;
   auto monitors = worker.measurements.run_monitors(worker.lane.last());
   // No other thread may use the communicator while the reducer does.
   if (!worker.runner.in_background()) session::add_traffic(monitors, worker.exchange.assignment());
   return monitors;
 }
 
-void Session::Impl::board_put(std::string_view key, std::string_view value) {
-  lifecycle_.require_own_process();
-  board().put(key, value);
+void Session::board_put(std::string_view key, const void* value, std::size_t bytes) {
+  impl_->lifecycle_.require_own_process();
+  impl_->board().put(key, {static_cast<const char*>(value), bytes});
 }
 
-std::optional<std::string> Session::Impl::board_get(std::string_view key, std::chrono::milliseconds wait) {
-  lifecycle_.require_own_process();
-  return board().get(key, wait);
+std::optional<std::vector<std::byte>> Session::board_get(std::string_view key, std::chrono::milliseconds wait) {
+  impl_->lifecycle_.require_own_process();
+  const auto value = impl_->board().get(key, wait);
+  if (!value) return std::nullopt;
+  const auto bytes = std::as_bytes(std::span(*value));
+  return std::vector<std::byte>(bytes.begin(), bytes.end());
 }
 
-std::vector<PeerMonitors> Session::Impl::peer_monitors() const {
-  const auto& assignment = worker_->exchange.assignment();
-  if (worker_->runner.in_background()) return std::vector<PeerMonitors>(assignment.world_size());
+std::vector<PeerMonitors> Session::peer_monitors() const {
+  const auto& assignment = impl_->worker_->exchange.assignment();
+  if (impl_->worker_->runner.in_background()) return std::vector<PeerMonitors>(assignment.world_size());
   return session::peer_monitors_of(assignment);
 }
 
-std::uint64_t Session::Impl::half_batch() const {
-  return worker_->runner.is_open() ? worker_->runner.step().first_half : 0;
+void Session::measure_gradient_variance(std::uint64_t every_steps) {
+  impl_->program_.variance_every = every_steps;
 }
 
-void Session::Impl::report_halves(double first_square, double second_square) {
-  require_step("report_halves() outside a step; call it between next_batch() and commit_step()");
-  auto& step = worker_->runner.step();
-  lifecycle_.require(step.first_half != 0,
-                     "report_halves() in a step that does not ask for it; call it if half_batch() is above 0");
-  lifecycle_.require(!(first_square < 0) && !(second_square < 0),
-                     "report_halves(): a squared norm is not below 0; pass the sums of the gradients' squares");
+std::uint64_t Session::half_batch() const {
+  return impl_->worker_->runner.is_open() ? impl_->worker_->runner.step().first_half : 0;
+}
+
+void Session::report_halves(double first_square, double second_square) {
+  impl_->require_step("report_halves() outside a step; call it between next_batch() and commit_step()");
+  auto& step = impl_->worker_->runner.step();
+  impl_->require(step.first_half != 0,
+                 "report_halves() in a step that does not ask for it; call it if half_batch() is above 0");
+  impl_->require(!(first_square < 0) && !(second_square < 0),
+                 "report_halves(): a squared norm is not below 0; pass the sums of the gradients' squares");
   step.halves_square = (first_square + second_square) / 2;
 }
 
-Synchronization Session::Impl::synchronization() const {
-  return static_cast<Synchronization>(worker_->averaging.synchronization());
+Synchronization Session::synchronization() const {
+  return static_cast<Synchronization>(impl_->worker_->averaging.synchronization());
 }
 
 void Session::Impl::ask(const protocol::WorkerRequest& request) {
@@ -113,25 +117,24 @@ void Session::Impl::ask(const protocol::WorkerRequest& request) {
   worker_->requests.ask(request, session::Clock::now());
 }
 
-void Session::Impl::phase(std::string_view name) {
+void Session::phase(std::string_view name) {
   const auto phase = protocol::program_phase_named(name);
-  lifecycle_.require(
-      phase.has_value(),
-      "phase(): a phase is \"data\", \"evaluation\", \"compile\" or \"checkpoint\", or empty at its end");
+  impl_->require(phase.has_value(),
+                 "phase(): a phase is \"data\", \"evaluation\", \"compile\" or \"checkpoint\", or empty at its end");
   const auto now = session::Clock::now();
-  auto& clock = worker_->measurements.clock();
+  auto& clock = impl_->worker_->measurements.clock();
   if (*phase == protocol::ProgramPhase::kNone) {
     clock.phase_ends(now);
   } else {
     clock.phase_begins(*phase == protocol::ProgramPhase::kData, now);
   }
-  if (plane_) plane_->enter_phase(*phase);
+  if (impl_->plane_) impl_->plane_->enter_phase(*phase);
 }
 
-void Session::Impl::note(std::string_view key, std::string_view value) {
-  lifecycle_.require_not_ended();
-  if (!lifecycle_.started || worker_->exchange.assignment().rank != 0) return;
-  worker_->notes.add(key, value, session::Clock::now());
+void Session::note(std::string_view key, std::string_view value) {
+  impl_->lifecycle_.require_not_ended();
+  if (!impl_->lifecycle_.started || impl_->worker_->exchange.assignment().rank != 0) return;
+  impl_->worker_->notes.add(key, value, session::Clock::now());
 }
 
 namespace {

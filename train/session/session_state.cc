@@ -24,11 +24,11 @@ void Session::Impl::add_state(std::string_view name, std::span<std::byte> bytes,
   program_.models.add_state(bytes);
 }
 
-void Session::Impl::share_tensor(std::string_view name, void* data, std::string_view dtype,
-                                 std::span<const std::uint64_t> shape) {
+void Session::share_tensor(std::string_view name, void* data, std::string_view dtype,
+                           std::span<const std::uint64_t> shape) {
   state::TensorType type{std::string(dtype), {shape.begin(), shape.end()}};
-  const auto bytes = tensor_bytes(name, type);
-  add_state(name, {static_cast<std::byte*>(data), bytes}, std::move(type));
+  const auto bytes = impl_->tensor_bytes(name, type);
+  impl_->add_state(name, {static_cast<std::byte*>(data), bytes}, std::move(type));
 }
 
 std::size_t Session::Impl::tensor_bytes(std::string_view name, const state::TensorType& type) const {
@@ -37,60 +37,57 @@ std::size_t Session::Impl::tensor_bytes(std::string_view name, const state::Tens
                      "\" of this size; use a name such as F32, BF16, I64 or BOOL");
 }
 
-void Session::Impl::share_forward_tensor(std::string_view name, void* data, std::string_view dtype,
-                                         std::span<const std::uint64_t> shape) {
-  lifecycle_.require(lifecycle_.may_describe(),
-                     "share_forward_tensor() after start(); register all state before start()");
+void Session::share_forward_tensor(std::string_view name, void* data, std::string_view dtype,
+                                   std::span<const std::uint64_t> shape) {
+  impl_->require_before_start("share_forward_tensor() after start(); register all state before start()");
   state::TensorType type{std::string(dtype), {shape.begin(), shape.end()}};
-  const auto bytes = tensor_bytes(name, type);
-  lifecycle_.require(data != nullptr || bytes == 0,
-                     "share_forward_tensor() with a null pointer; pass the buffer's address");
-  add_state(name, program_.forward.add({static_cast<std::byte*>(data), bytes}), std::move(type));
-  program_.copied.emplace(name);
+  const auto bytes = impl_->tensor_bytes(name, type);
+  impl_->require(data != nullptr || bytes == 0,
+                 "share_forward_tensor() with a null pointer; pass the buffer's address");
+  impl_->add_state(name, impl_->program_.forward.add({static_cast<std::byte*>(data), bytes}), std::move(type));
+  impl_->program_.copied.emplace(name);
 }
 
-void Session::Impl::share_first_tensor(std::string_view name, void* data, std::string_view dtype,
-                                       std::span<const std::uint64_t> shape, std::uint64_t every_steps) {
-  lifecycle_.require(lifecycle_.may_describe(),
-                     "share_first_tensor() after start(); register all state before start()");
-  lifecycle_.require(every_steps != 0, "share_first_tensor() every 0 steps; its values travel every 1 or more");
+void Session::share_first_tensor(std::string_view name, void* data, std::string_view dtype,
+                                 std::span<const std::uint64_t> shape, std::uint64_t every_steps) {
+  impl_->require_before_start("share_first_tensor() after start(); register all state before start()");
+  impl_->require(every_steps != 0, "share_first_tensor() every 0 steps; its values travel every 1 or more");
   state::TensorType type{std::string(dtype), {shape.begin(), shape.end()}};
-  const auto bytes = tensor_bytes(name, type);
-  lifecycle_.require(data != nullptr || bytes == 0,
-                     "share_first_tensor() with a null pointer; pass the buffer's address");
-  add_state(name, program_.first.add({static_cast<std::byte*>(data), bytes}, every_steps), std::move(type));
-  program_.copied.emplace(name);
+  const auto bytes = impl_->tensor_bytes(name, type);
+  impl_->require(data != nullptr || bytes == 0, "share_first_tensor() with a null pointer; pass the buffer's address");
+  impl_->add_state(name, impl_->program_.first.add({static_cast<std::byte*>(data), bytes}, every_steps),
+                   std::move(type));
+  impl_->program_.copied.emplace(name);
 }
 
-void Session::Impl::share_local_state(std::string_view name, std::span<std::byte> bytes) {
-  lifecycle_.require(lifecycle_.may_describe(), "share_local_state() after start(); register all state before start()");
-  lifecycle_.require(bytes.data() != nullptr || bytes.empty(),
-                     "share_local_state() with a null pointer; pass the buffer's address");
-  if (!program_.local.add(name, bytes)) {
+void Session::share_local_state(std::string_view name, void* data, std::size_t bytes) {
+  impl_->require_before_start("share_local_state() after start(); register all state before start()");
+  impl_->require(data != nullptr || bytes == 0, "share_local_state() with a null pointer; pass the buffer's address");
+  if (!impl_->program_.local.add(name, {static_cast<std::byte*>(data), bytes})) {
     throw SessionError("local state \"" + std::string(name) +
                        "\" is shared twice; give every buffer a name of its own");
   }
 }
 
 // Transfers and copies of the state have ended where the program may write it.
-void Session::Impl::move_state(std::string_view name, void* data) {
-  const auto& runner = worker_->runner;
+void Session::move_state(std::string_view name, void* data) {
+  const auto& runner = impl_->worker_->runner;
   const bool may_write = runner.is_open() && runner.step().state_is_free && !runner.in_background();
-  lifecycle_.require(!lifecycle_.started || may_write,
-                     "move_state() before the step's last all-reduce; state may only be written or moved between that "
-                     "and commit_step()");
-  if (program_.copied.contains(name)) {
+  impl_->require(!impl_->lifecycle_.started || may_write,
+                 "move_state() before the step's last all-reduce; state may only be written or moved between that "
+                 "and commit_step()");
+  if (impl_->program_.copied.contains(name)) {
     throw SessionError(
         "move_state(): \"" + std::string(name) +
         "\" was shared with share_forward_tensor() or share_first_tensor(), which use the memory that they "
         "were given until the end; keep it there, and write new values into it");
   }
-  auto* const from = program_.buffers.move(name, data);
+  auto* const from = impl_->program_.buffers.move(name, data);
   if (from == nullptr) {
     throw SessionError("move_state(): no state in host memory is called \"" + std::string(name) +
                        "\"; use the name that it was shared with");
   }
-  program_.models.moved(from, static_cast<std::byte*>(data));
+  impl_->program_.models.moved(from, static_cast<std::byte*>(data));
 }
 
 // The program's calls about GPUs. The sums are in gradients.h.
@@ -122,33 +119,32 @@ void separate_workers(const session::Environment& environment, std::uint32_t dev
 
 }  // namespace
 
-int Session::Impl::use_device(int ordinal) {
-  lifecycle_.require(lifecycle_.may_describe(), "use_device() after start(); choose the device before start()");
-  lifecycle_.require(!program_.device, "use_device() was called twice; a worker trains on one device");
-  lifecycle_.require(program_.buffers.buffers().empty(), "use_device() after share_state(); choose the device first");
+int Session::use_device(int ordinal) {
+  impl_->require_before_start("use_device() after start(); choose the device before start()");
+  impl_->require(!impl_->program_.device, "use_device() was called twice; a worker trains on one device");
+  impl_->require(impl_->program_.buffers.buffers().empty(),
+                 "use_device() after share_state(); choose the device first");
   const std::uint32_t devices = visible_devices();
-  separate_workers(program_.environment, devices);
-  if (ordinal < 0) ordinal = static_cast<int>(program_.environment.slot % devices);
+  separate_workers(impl_->program_.environment, devices);
+  if (ordinal < 0) ordinal = static_cast<int>(impl_->program_.environment.slot % devices);
   auto side = session::DeviceSide::open(ordinal);
   if (!side) throw SessionError(side.error().message);
-  program_.device = std::move(*side);
-  if (plane_) plane_->use_device(program_.device->device(), &end_process);
+  impl_->program_.device = std::move(*side);
+  if (impl_->plane_) impl_->plane_->use_device(impl_->program_.device->device(), &end_process);
   return ordinal;
 }
 
-void Session::Impl::use_stream_order() {
-  lifecycle_.require(lifecycle_.may_describe(), "use_stream_order() after start(); say it before start()");
-  lifecycle_.require(program_.device != nullptr, "use_stream_order() without a device; call use_device() first");
-  program_.device->use_stream_order();
+void Session::use_stream_order() {
+  impl_->require_before_start("use_stream_order() after start(); say it before start()");
+  impl_->require(impl_->program_.device != nullptr, "use_stream_order() without a device; call use_device() first");
+  impl_->program_.device->use_stream_order();
 }
 
-void Session::Impl::share_device_state(std::string_view name, void* data, std::size_t bytes) {
-  lifecycle_.require(lifecycle_.may_describe(),
-                     "share_device_state() after start(); register all state before start()");
-  lifecycle_.require(program_.device != nullptr, "share_device_state() without a device; call use_device() first");
-  lifecycle_.require(data != nullptr || bytes == 0,
-                     "share_device_state() with a null pointer; pass the buffer's address");
-  if (!program_.buffers.add(name, data, bytes, &program_.device->port())) {
+void Session::share_device_state(std::string_view name, void* data, std::size_t bytes) {
+  impl_->require_before_start("share_device_state() after start(); register all state before start()");
+  impl_->require(impl_->program_.device != nullptr, "share_device_state() without a device; call use_device() first");
+  impl_->require(data != nullptr || bytes == 0, "share_device_state() with a null pointer; pass the buffer's address");
+  if (!impl_->program_.buffers.add(name, data, bytes, &impl_->program_.device->port())) {
     throw SessionError("state \"" + std::string(name) + "\" is shared twice; give every buffer a name of its own");
   }
 }
@@ -160,13 +156,13 @@ void Session::Impl::reach_device_alone() {
   worker_->exchange.assignment().communicator = std::move(*reached);
 }
 
-void Session::Impl::all_reduce_device(float* gradient, std::size_t count, void* stream) {
-  require_step("all_reduce_device() outside a step; call next_batch() first");
-  lifecycle_.require(program_.device != nullptr,
-                     "all_reduce_device() without a device; call use_device() before start()");
+void Session::all_reduce_device(float* gradient, std::size_t count, void* stream) {
+  impl_->require_step("all_reduce_device() outside a step; call next_batch() first");
+  impl_->require(impl_->program_.device != nullptr,
+                 "all_reduce_device() without a device; call use_device() before start()");
   session::bytes_of("all_reduce_device()", count, sizeof(float));
-  settle_background();
-  reduce_device(worker_->runner.add(gradient, count), stream, false);
+  impl_->settle_background();
+  impl_->reduce_device(impl_->worker_->runner.add(gradient, count), stream, false);
 }
 
 void Session::Impl::all_reduce_device_typed(void* gradient, std::size_t count, DataType type, void* stream,
@@ -191,12 +187,20 @@ void Session::Impl::reduce_device(session::Bucket& bucket, void* stream, bool in
   send_first_state(false);
 }
 
-void Session::Impl::all_reduce_device_async(float* gradient, std::size_t count, void* stream) {
-  require_step("all_reduce_device_async() outside a step; call next_batch() first");
-  lifecycle_.require(program_.device != nullptr,
-                     "all_reduce_device_async() without a device; call use_device() before start()");
+void Session::all_reduce_device_async(float* gradient, std::size_t count, void* stream) {
+  impl_->require_step("all_reduce_device_async() outside a step; call next_batch() first");
+  impl_->require(impl_->program_.device != nullptr,
+                 "all_reduce_device_async() without a device; call use_device() before start()");
   session::bytes_of("all_reduce_device_async()", count, sizeof(float));
-  reduce_device(worker_->runner.add(gradient, count), stream, true);
+  impl_->reduce_device(impl_->worker_->runner.add(gradient, count), stream, true);
+}
+
+void Session::all_reduce_device(void* gradient, std::size_t count, DataType type, void* stream) {
+  impl_->all_reduce_device_typed(gradient, count, type, stream, false);
+}
+
+void Session::all_reduce_device_async(void* gradient, std::size_t count, DataType type, void* stream) {
+  impl_->all_reduce_device_typed(gradient, count, type, stream, true);
 }
 
 }  // namespace elastictrain
