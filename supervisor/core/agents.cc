@@ -25,6 +25,7 @@ static void watch_agent(Run& run, Agent& agent) {
 }
 
 static void note_report(Run& run, Agent& agent) {
+  if (run.out.now() - agent.last_seen >= out_of_sight_after(run.settings)) agent.seen_again = run.out.now();
   agent.last_seen = run.out.now();
   if (!run.agent_detector.on_message(agent.id, run.out.now())) return;
   agent.suspect = false;
@@ -393,7 +394,10 @@ static void restore_generation(Run& run, const Resumed& event) {
     run.startup.hosts_known = true;
     run.startup.timer = run.out.arm({TimerKind::kStart, {}, {}}, run.out.now() + run.settings.start_timeout);
   }
-  run.takeover.waiting = (run.startup.spawned || begins) && !run.roster.agents().empty();
+  // Also where no worker was started yet: none can be before its agent is back. One that was being launched may have
+  // ended with the former supervisor, and is launched again.
+  run.takeover.waiting = !run.roster.agents().empty();
+  for (auto& [id, agent] : run.roster.agents()) agent.awaited = !run.startup.spawned && agent.link == Link::kUp;
   run.hangs.assignment(run.training.generation, run.roster.unfinished(run.training.members));
 }
 

@@ -335,9 +335,15 @@ void act_on_hang(Run& run, const HangFinding& finding) {
            "made no progress for " + protocol::duration_text(Millis(finding.still_ms)) + " (" + finding.why + ")");
 }
 
+Millis out_of_sight_after(const RunSettings& settings) {
+  return settings.suspect / 2;
+}
+
 bool is_out_of_sight(const Run& run, const Worker& worker) {
   const Agent* agent = run.roster.agent(worker.agent);
-  return agent != nullptr && (agent->cut_off || run.out.now() - agent->last_seen >= run.settings.suspect / 2);
+  if (agent == nullptr) return false;
+  const Instant recent = run.out.now() - out_of_sight_after(run.settings);
+  return agent->cut_off || agent->last_seen <= recent || (agent->seen_again && *agent->seen_again > recent);
 }
 
 // The worker does not do what it must: the others continue without it at once, and its process is killed as soon as its

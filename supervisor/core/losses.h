@@ -34,7 +34,10 @@ void trust_hosts(Run& run);
 void act_on_hang(Run& run, const HangFinding& finding);
 // The others continue without it at once, and its process is killed as soon as its stacks are known.
 void end_hung(Run& run, Worker& worker, const std::string& what, FailureClass as = FailureClass::kHang);
-// What its program does is not known: two heartbeats of its host are missing, or its agent is cut off.
+// The silence of an agent after which it is not known what its workers do: two missing heartbeats.
+Millis out_of_sight_after(const RunSettings& settings);
+// What its program does is not known, or was not until just now: its agent is silent, is cut off, or has come back less
+// than that time ago, so that an answer of the worker may still be on its way.
 bool is_out_of_sight(const Run& run, const Worker& worker);
 void on(Run& run, const AgentAnswered& event);
 

@@ -24,6 +24,20 @@ class Hosts(Case):
             run.wait_size(4)
             self.assert_stops_clean(run)
 
+    def test_a_supervisor_that_is_lost_while_its_hosts_start_is_succeeded(self):
+        node2 = self.lab.host("node2")
+        self.addCleanup(node2.set_link, True)
+        node2.set_link(False)
+        config = job(workers=(4, 4, 4), hosts={"list": ["node1:2", "node2:2"]}, timeouts={"resume_timeout_ms": 3000})
+        with Run(config, lab=self.lab) as run:
+            run.wait_event("agent_connected", host="node1")
+            run.lose_supervisor()
+            self.assertEqual(run.events("spawn"), [])
+            node2.set_link(True)
+            run.resume()
+            self.assertEqual(len(pids(run.wait_size(4))), 4)
+            self.assert_stops_clean(run)
+
     def test_a_drain_stays_through_a_takeover_until_it_is_undrained(self):
         with Run(job(workers=(1, 4, 4), hosts={"list": ["node1:2", "node2:2"]}), lab=self.lab) as run:
             run.wait_size(4)

@@ -42,6 +42,7 @@ struct Agent {
   bool awaited = false;        // no agent of this host has come yet, and a later attempt may succeed
   std::uint32_t attempts = 0;  // before this one, while none has come
   Instant last_seen;
+  std::optional<Instant> seen_again;  // the end of its last long silence
   std::uint64_t timer = 0;            // of the failure detector
   std::uint64_t reconnect_timer = 0;  // while cut off, when survivors report that its workers are gone
   std::string lost_reason;
