@@ -131,6 +131,7 @@ void AgentProcess::attempt_failed() {
 void AgentProcess::gone() {
   if (std::exchange(orphaned_, true)) return;
   world_.lose_audits();
+  world_.undisturbed = false;
   world_.log(id_, [] { return "gives the supervisor up"; });
   connection_ = nullptr;
   for (const WorkerId worker : workers_) {
@@ -355,6 +356,7 @@ void AgentProcess::vanish() {
   for (const WorkerId id : workers_) {
     if (WorkerProcess* process = world_.worker(id)) process->die(0, SIGKILL);
   }
+  if (connection_) connection_->up.vanish();
   connection_ = nullptr;
   world_.agent_ended(id_);
 }

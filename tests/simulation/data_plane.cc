@@ -206,7 +206,10 @@ void DataPlane::gone(std::uint64_t key, WorkerId self, bool graceful) {
     const auto& [donor, joiner] = transfer.second;
     if (transfer.first != key || (donor != self && joiner != self)) continue;
     const WorkerId other = donor == self ? joiner : donor;
-    if (!wires_.connected(self, other)) continue;  // it appears alive until the deadline
+    if (!wires_.connected(self, other)) {  // to the other it appears alive until the deadline
+      queue_.after(Micros(50), [this, id = transfer, self] { end_side(id, self); });
+      continue;
+    }
     queue_.after(rng_.time(kMinHop, kNotice), [this, id = transfer] { end_transfer(id, false); });
   }
 }
@@ -251,13 +254,16 @@ void DataPlane::await_state(WorkerId donor, WorkerId joiner, const protocol::Gen
   try_transfer(key);
 }
 
+bool DataPlane::are_built(const TransferKey& key) {
+  const Group& group = groups_[key.first];
+  const auto there = [&](WorkerId worker) { return group.members.at(worker).stand == Stand::kBuilt; };
+  return there(key.second.first) && there(key.second.second);
+}
+
 void DataPlane::try_transfer(const TransferKey& key) {
   Transfer& transfer = transfers_.at(key);
   if (transfer.moving) return;
-  const auto& [donor, joiner] = key.second;
-  const Group& group = groups_[key.first];
-  const auto there = [&](WorkerId worker) { return group.members.at(worker).stand == Stand::kBuilt; };
-  if (!there(donor) || !there(joiner)) {
+  if (!are_built(key)) {
     queue_.after(rng_.time(kMinHop, kNotice), [this, key] { end_transfer(key, false); });
     return;
   }
@@ -266,7 +272,8 @@ void DataPlane::try_transfer(const TransferKey& key) {
   queue_.after(rng_.time(kMinHop, kMaxHop), [this, key] { move(key); });
 }
 
-// First the header, then the rest. Data held up by a broken link arrives when the link is restored.
+// First the header, then the rest. Data held up by a broken link arrives when the link is restored, unless one side has
+// closed the connection meanwhile, which the other did not see.
 void DataPlane::move(const TransferKey& key) {
   const auto found = transfers_.find(key);
   if (found == transfers_.end()) return;
@@ -274,12 +281,22 @@ void DataPlane::move(const TransferKey& key) {
   const bool flows = wires_.runs(donor) && wires_.runs(joiner) && wires_.connected(donor, joiner);
   if (!flows) {
     queue_.after(Millis(20), [this, key] { move(key); });
+  } else if (!are_built(key)) {
+    end_transfer(key, false);
   } else if (!std::exchange(found->second.header_moved, true)) {
     found->second.header(found->second.snapshot);
     queue_.after(rng_.time(kMinHop, kMaxTransfer), [this, key] { move(key); });
   } else {
     end_transfer(key, true);
   }
+}
+
+void DataPlane::end_side(const TransferKey& key, WorkerId self) {
+  const auto found = transfers_.find(key);
+  if (found == transfers_.end()) return;
+  Transfer& transfer = found->second;
+  const Transferred done = std::exchange(key.second.first == self ? transfer.at_donor : transfer.at_joiner, nullptr);
+  if (done) done(false);
 }
 
 void DataPlane::end_transfer(const TransferKey& key, bool ok) {

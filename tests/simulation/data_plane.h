@@ -115,8 +115,10 @@ class DataPlane {
   void end_for(std::uint64_t key, std::uint64_t number, WorkerId member, bool may_succeed);
   void gone(std::uint64_t key, WorkerId self, bool graceful);
   void answer_built(Member& member, bool ok, const std::string& reason);
+  bool are_built(const TransferKey& key);
   void try_transfer(const TransferKey& key);
   void move(const TransferKey& key);
+  void end_side(const TransferKey& key, WorkerId self);
   void end_transfer(const TransferKey& key, bool ok);
 
   EventQueue& queue_;

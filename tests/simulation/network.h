@@ -52,6 +52,8 @@ class Pipe {
     if (!keeps_what_travels) ++epoch_, held_.clear();
     schedule({Message{}, true});
   }
+  // The sender's machine has lost its power: with it all that was not delivered, and nobody says so.
+  void vanish() { ++epoch_, held_.clear(); }
   bool holds_back() const { return !held_.empty(); }
   void look_again() {
     while (!held_.empty() && !cut_()) {

@@ -212,6 +212,8 @@ bool Scenario::kill_one_of_many() {
   const core::RunView view = world_->supervisor->machine().view();
   // Of a generation that lost its workers the size may be all that is left.
   if (view.world_size <= 2 || view.workers.size() < view.world_size) return false;
+  // With a short wait for others, the run may rightly end where too few are left.
+  if (below_min_ends_ && view.world_size <= world_->setup.settings.min_workers) return false;
   world_->undisturbed = false;
   WorkerProcess* process = world_->worker(view.workers[targets_.below(view.world_size)].worker);
   if (process != nullptr) process->die(0, SIGKILL);

@@ -131,8 +131,12 @@ inline core::Resumed as_taken_over(core::Resumed run) {
 }
 
 // Without a worker that holds the state, the next supervisor of a run that ends starts again, whatever generation there
-// was.
-inline core::Resumed as_started_again(core::Resumed run) {
+// was. Where it is unsettled, it asks everybody, also a worker that this one is about to end.
+inline core::Resumed as_started_again(core::Resumed run, bool asks_everybody) {
+  if (asks_everybody) {
+    run.members.clear();
+    run.shares.clear();
+  }
   run.generation = 0;
   run.unsettled = false;
   run.target_reason.clear();
@@ -162,8 +166,9 @@ class JournalCheck {
     core::Resumed folded = all_.result();
     core::Resumed live = whole.result();
     if (machine.view().phase == core::RunPhase::kStopping && asked_workers(live).empty()) {
-      folded = as_started_again(std::move(folded));
-      live = as_started_again(std::move(live));
+      const bool asks_everybody = live.unsettled;
+      folded = as_started_again(std::move(folded), asks_everybody);
+      live = as_started_again(std::move(live), asks_everybody);
     }
     if (taken_over_ ? agree(as_taken_over(folded), as_taken_over(live)) : agree(folded, live)) return std::nullopt;
     return "the journal gives: " + text_of(folded) + "\n  the state is:      " + text_of(live);
