@@ -300,14 +300,20 @@ void relaunch_host(Run& run, AgentId id) {
   run.out.emit(LaunchAgent{agent.id, agent.host, agent.slots});
 }
 
-// The run had started again, and the record of it was lost with the machine: where it began says the account of its
-// workers.
-static void fence_lost_start(Run& run, const Resumed& event) {
-  const Generation known = run.training.lineage.empty() ? 0 : run.training.lineage.back().generation;
+// Generations whose records were lost with the machine, perhaps that of a supervisor before the former one: where they
+// began says the account of their workers.
+static void fence_lost_generations(Run& run, const Resumed& event) {
+  const std::vector<protocol::Fence>& lineage = run.training.lineage;
+  const Generation oldest = lineage.empty() ? 0 : lineage.front().generation;
+  const auto is_known = [&](Generation generation) {
+    return generation <= oldest || std::any_of(lineage.begin(), lineage.end(), [&](const protocol::Fence& fence) {
+             return fence.generation == generation;
+           });
+  };
   std::map<Generation, Step> began;
   for (const auto& [worker, audit] : event.audits) {
     for (const protocol::AuditStep& step : audit.steps) {
-      if (step.generation <= known || audit.from_checkpoint) continue;
+      if (audit.from_checkpoint || is_known(step.generation)) continue;
       const auto [first, is_new] = began.try_emplace(step.generation, step.step);
       if (!is_new) first->second = std::min(first->second, step.step);
     }
@@ -412,7 +418,7 @@ void on(Run& run, const Resumed& event) {
   apply_update(run, event.plan_update);
   run.desired.refused = event.refused;
   if (event.hold) hold_size(run, *event.hold);
-  if (event.restarting) fence_lost_start(run, event);
+  fence_lost_generations(run, event);
   for (const auto& [worker, audit] : event.audits) record_account(run, worker, audit);
   run.invariants.resume(run.training.generation, run.training.issued,
                         WorkerId{static_cast<std::uint32_t>(event.last_worker)});

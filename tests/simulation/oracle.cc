@@ -223,6 +223,11 @@ void Oracle::begins(Generation generation, Step first_step) {
                                  std::to_string(first_step));
 }
 
+void Oracle::stops(Generation generation, Step last_step) {
+  begins(generation, last_step + 1);
+  if (history_.size() > last_step) cut_history(last_step);
+}
+
 void Oracle::answers(WorkerId worker, const protocol::WorkerHalted& message, bool settled, Step really_committed) {
   Worker& facts = workers_[worker];
   if (!settled) {

@@ -62,7 +62,9 @@ class Oracle {
   void dismissed(WorkerId worker, bool trains);
   void prepared(WorkerId worker, Generation generation);
   void assigned(WorkerId worker, const protocol::GenerationPlan& plan);
-  void begins(Generation generation, Step first_step);  // reports of older generations from this step on are void
+  void begins(Generation generation, Step first_step);
+  // The run stops after a loss: a later step that a worker of the halted generation has committed does not count.
+  void stops(Generation generation, Step last_step);  // reports of older generations from this step on are void
   void answers(WorkerId worker, const protocol::WorkerHalted& message, bool settled, Step really_committed);
   void passes(WorkerId worker, Step step, const Counted& part);  // computes a gradient
   void commits(WorkerId worker, const CommittedStep& step);

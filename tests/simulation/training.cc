@@ -111,7 +111,6 @@ Task<WorkerProcess::Entry> WorkerProcess::begin_first_generation() {
   chain_ = 0;
   progress_ = {};
   progress_.sampler.seed = 7;
-  world_.unreported.clear();
   if (rank() == 0) {
     load_checkpoint();
     world_.broadcasts[assignment_.generation] = {chain_, progress_, {}};
@@ -133,6 +132,8 @@ Task<WorkerProcess::Entry> WorkerProcess::begin_first_generation() {
   remember_shares(assignment_, true);
   first_step_ = true;
   world_.oracle.begins(assignment_.generation, progress_.committed_step + 1);
+  // From here on the account of the state has all that those who are gone could not tell.
+  if (rank() == 0) world_.unreported.clear();
   if (rank() == 0 && progress_.committed_step > 0) {
     account_for_state(assignment_.generation, progress_);
     send_audits();
@@ -391,6 +392,7 @@ Task<WorkerProcess::Reduced> WorkerProcess::halted() {
       co_return Reduced::kDiscard;
     case AssignmentKind::kStop:
       audit_for_the_lost(assignment->plan.donors);
+      world_.oracle.stops(assignment->plan.generation, assignment->plan.resume_step);
       if (assignment->writes_checkpoint) checkpoint(false);
       leave(assignment->plan);
       co_return Reduced::kEnd;

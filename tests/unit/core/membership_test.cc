@@ -339,6 +339,33 @@ TEST_CASE("a supervisor that takes over during a restart knows its start point")
   CHECK(run.plan_.lineage == std::vector<protocol::Fence>{{1, 1}, {3, 21}});
 }
 
+// The run started again as generation 3, and a power cut of the supervisor's machine took the record of it. The next
+// supervisor began generation 6, and this one is the one after it.
+TEST_CASE("a generation whose record was lost with a machine is fenced by every later supervisor") {
+  Scene run(Scene::settings(1, 1));
+  Resumed resumed;
+  resumed.agents = {{AgentId{1}, "A", 1}};
+  resumed.workers = {{WorkerId{7}, AgentId{1}, 0}};
+  resumed.generation = 6;
+  resumed.issued = 6;
+  resumed.members = {WorkerId{7}};
+  resumed.shares = {32};
+  resumed.lineage = {{1, 1}, {6, 3}};
+  resumed.target = 1;
+  const auto used = [](Generation generation, Step step) {
+    const std::uint64_t first = (step - 1) * 32;
+    return protocol::WorkerAudit{{{.generation = generation, .step = step, .first_position = first, .count = 32}}, 1};
+  };
+  resumed.audits = {{WorkerId{1}, used(1, 1)}, {WorkerId{2}, used(3, 1)}, {WorkerId{2}, used(3, 2)},
+                    {WorkerId{7}, used(6, 3)}};
+  run.feed(resumed);
+  const bool is_clean = std::none_of(run.last_.begin(), run.last_.end(), [](const Action& action) {
+    const auto* journal = std::get_if<Journal>(&action);
+    return journal != nullptr && journal->record.is<record::AuditViolation>();
+  });
+  CHECK(is_clean);
+}
+
 TEST_CASE("a worker that left while there was no supervisor is not a loss") {
   Scene run(Scene::settings(1, 2));
   Resumed resumed;
