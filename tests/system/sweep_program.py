@@ -4,6 +4,7 @@ import argparse
 import array
 import math
 import os
+import sys
 import time
 
 import elastictrain
@@ -37,6 +38,7 @@ if __name__ == "__main__":
     parser.add_argument("--best-after", type=int, default=1000, help="epochs, after which it is not better any more")
     parser.add_argument("--ends-at", type=float, help="the only --rate that ends; the others train until they are stopped")
     parser.add_argument("--wait-for", help="a file without which it does not begin")
+    parser.add_argument("--status", type=int, default=0, help="of its end")
     given = parser.parse_args()
     while given.wait_for and not os.path.exists(given.wait_for):
         time.sleep(0.05)
@@ -44,3 +46,4 @@ if __name__ == "__main__":
         given.epochs = 1_000_000
     with elastictrain.Session() as run:
         train(run, given.rate, given.epochs, given.steps, given.best_after)
+    sys.exit(given.status)

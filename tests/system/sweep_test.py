@@ -178,7 +178,18 @@ class Sweeps(Case):
         self.assertEqual(done.returncode, 1, done.stdout + done.stderr)
         self.assertIn("failing-1 failed (3)", done.stdout)
         self.assertRegex(done.stdout, r"failing-1 .* it noted no accuracy\n")
+        self.assertIn("every trial has failed", done.stderr)
+        silent = self.file(name="silent", arguments=["-n", "1", "-x", harness.MARK, "--", "sh", "-c", "exit {code}"], parameters={"code": [0]})
+        done = self.cluster.command("sweep", silent)
+        self.assertEqual(done.returncode, 1, done.stdout + done.stderr)
         self.assertIn("no trial has reported a number for accuracy", done.stderr)
+
+    def test_what_a_trial_has_reported_does_not_count_once_it_has_failed(self):
+        path = self.file(arguments=self.short("--status={status}"), parameters={"rate": [0.01], "status": [3]})
+        done = self.cluster.command("sweep", path)
+        self.assertEqual(done.returncode, 1, done.stdout + done.stderr)
+        self.assertRegex(done.stdout, r"rates-1 .* failed \(3\)")
+        self.assertIn("every trial has failed", done.stderr)
 
 
 if __name__ == "__main__":

@@ -1,6 +1,7 @@
 // `elastictrain sweep`: a search over a program's parameters, whose trials are jobs of a cluster.
 #include <unistd.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <iostream>
 #include <memory>
@@ -45,9 +46,9 @@ The cluster decides which trials have slots, in which turns, and lets those that
 had. Ctrl-C leaves the trials to the cluster; the same command goes on with them. A trial that has checkpoints can be
 suspended between its turns (checkpoint.directory in config).
 
-Exit status: 0 all trials have ended, and one has reported a value; 1 none has; 64 wrong usage; 66 the file cannot be
-read; 69 no such cluster, or it does not answer; 73 the sweep's own file cannot be written; 78 a mistake in the file, or a
-sweep, job or run of these names is another one. If no trial is accepted: the status of submit.
+Exit status: 0 all trials have ended, and one that did not fail has reported a value; 1 none has; 64 wrong usage; 66 the
+file cannot be read; 69 no such cluster, or it does not answer; 73 the sweep's own file cannot be written; 78 a mistake in
+the file, or a sweep, job or run of these names is another one. If no trial is accepted: the status of submit.
 )";
 
 struct SweepFlags {
@@ -79,8 +80,10 @@ int show_end(const SweepRun& run, const SweepFlags& flags, SweepShows shows) {
   }
   if (!std::cout.flush()) return kExitFailure;
   if (best_trial(sweep)) return kExitSuccess;
-  return fail_sweep("no trial has reported a number for " + sweep.metric + "; what they wrote: elastictrain logs " +
-                        sweep.name + "-1",
+  const bool all_failed =
+      std::all_of(sweep.trials.begin(), sweep.trials.end(), [](const auto& one) { return one.trial.has_failed; });
+  return fail_sweep((all_failed ? "every trial has failed" : "no trial has reported a number for " + sweep.metric) +
+                        "; what they wrote: elastictrain logs " + sweep.name + "-1",
                     kExitFailure);
 }
 
