@@ -35,15 +35,16 @@ void Scenario::draw_target_settings(Setup& setup) {
 void Scenario::reach_target() {
   world_->run_until(world_->queue.now() + kHostsReturn);
   if (over()) return;
-  SupervisorProcess& supervisor = *world_->supervisor;
+  SupervisorProcess& present = *world_->supervisor;
   // The request to stop may be lost with the supervisor that got it.
-  if (stop_requested_) return supervisor.ask(core::Stop{supervisor.next_request(), core::StopCause::kUser});
+  if (stop_requested_) return present.ask(core::Stop{present.next_request(), core::StopCause::kUser});
   run_until_target("the last fault");
   if (over()) return;
   hidden_losses_ = std::count_if(world_->workers.begin(), world_->workers.end(),
                                  [](const auto& entry) { return entry.second->hangs(); });
   const core::RunSettings& settings = world_->setup.settings;
   target_ = targets_.between(settings.min_workers, settings.max_workers);
+  SupervisorProcess& supervisor = *world_->supervisor;
   supervisor.ask(core::Resize{.request = supervisor.next_request(), .target = target_});
   run_until_target("the request");
   if (!over() && settings.keeps_warm) shrink_and_grow();
@@ -132,10 +133,10 @@ void Scenario::ask_again_after_hidden_loss() {
 
 // A shrink leaves processes that wait. Growth takes them back; a lease that follows may need their slots.
 void Scenario::shrink_and_grow() {
-  SupervisorProcess& supervisor = *world_->supervisor;
   const core::RunSettings& settings = world_->setup.settings;
   const auto resize = [&](std::uint32_t size) {
     target_ = size;
+    SupervisorProcess& supervisor = *world_->supervisor;
     supervisor.ask(core::Resize{.request = supervisor.next_request(), .target = size});
   };
   const auto waits = [](const auto& entry) { return !entry.second->warm().empty(); };
@@ -184,9 +185,10 @@ void Scenario::check_notice() {
 }
 
 void Scenario::end_by_request() {
-  SupervisorProcess& supervisor = *world_->supervisor;
+  // Asked for each time: another one may have taken over.
+  const auto supervisor = [&]() -> SupervisorProcess& { return *world_->supervisor; };
   const auto resize = [&](std::uint32_t size) {
-    supervisor.ask(core::Resize{.request = supervisor.next_request(), .target = size});
+    supervisor().ask(core::Resize{.request = supervisor().next_request(), .target = size});
   };
   const std::uint32_t way = targets_.below(3);
   expected_status_ = way == 2 ? 75 : 0;
@@ -199,7 +201,7 @@ void Scenario::end_by_request() {
   } else {
     stop_requested_ = true;
     const auto cause = way == 1 ? core::StopCause::kUser : core::StopCause::kPreempted;
-    supervisor.ask(core::Stop{supervisor.next_request(), cause});
+    supervisor().ask(core::Stop{supervisor().next_request(), cause});
   }
   world_->run_until(world_->queue.now() + Millis(targets_.below(300)));
   if (kills && !world_->exit_status) kill_one_of_many();
