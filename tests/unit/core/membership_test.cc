@@ -356,8 +356,8 @@ TEST_CASE("a generation whose record was lost with a machine is fenced by every 
     const std::uint64_t first = (step - 1) * 32;
     return protocol::WorkerAudit{{{.generation = generation, .step = step, .first_position = first, .count = 32}}, 1};
   };
-  resumed.audits = {{WorkerId{1}, used(1, 1)}, {WorkerId{2}, used(3, 1)}, {WorkerId{2}, used(3, 2)},
-                    {WorkerId{7}, used(6, 3)}};
+  resumed.audits = {
+      {WorkerId{1}, used(1, 1)}, {WorkerId{2}, used(3, 1)}, {WorkerId{2}, used(3, 2)}, {WorkerId{7}, used(6, 3)}};
   run.feed(resumed);
   const bool is_clean = std::none_of(run.last_.begin(), run.last_.end(), [](const Action& action) {
     const auto* journal = std::get_if<Journal>(&action);
