@@ -21,7 +21,7 @@ Bytes bytes_at(void* data, std::size_t bytes) {
 }
 
 SessionInterrupted interrupted(const std::string& what) {
-  return SessionInterrupted(what + ": the generation_change has changed; call next_batch() again");
+  return SessionInterrupted(what + ": the generation has changed; call next_batch() again");
 }
 
 // A call in a step may be repeated after its input is gone.

@@ -148,7 +148,9 @@ TestWorkerOptions with_collectives_between_steps() {
       Round round(session);
       round.share(session);
       round.check();
-    } catch (const SessionInterrupted&) {
+    } catch (const SessionInterrupted& error) {
+      require_that(std::string_view(error.what()).ends_with(": the generation has changed; call next_batch() again"),
+                   "the error says what to do");
       session.note("interrupted", std::to_string(++*interrupted));
     }
   };
