@@ -189,10 +189,23 @@ static void settle_halt(Run& run) {
   run.out.tell(Tell::Level::kWarning, run.recovery.suspicion + "; no worker is lost, and the run continues");
 }
 
-// No worker trains any more, as requested.
+static bool nobody_holds_state(const Run& run) {
+  return run.training.members.empty() || !run.recovery.holds_state(run.roster.worker(run.training.members.front()));
+}
+
+// Those who held the state have ended as requested. Who is left while the run drains had still to receive it.
 static bool all_ended_in_order(const Run& run) {
   if (run.end.mode == EndMode::kDraining) return run.end.left_in_order;
-  return run.end.mode == EndMode::kFinishing && run.losses.recent.empty();
+  return run.end.mode == EndMode::kFinishing && run.losses.recent.empty() && run.training.members.empty();
+}
+
+static void end_in_order(Run& run) {
+  if (!run.training.members.empty()) {
+    run.training.set_members({});
+    run.out.journal(record::HaltSettled{
+        run.recovery.fence, run.training.generation, run.recovery.resume_step, {}, std::vector<WorkerId>{}});
+  }
+  end_without_members(run);
 }
 
 static void prepare_recovery(Run& run, std::vector<WorkerId> members) {
@@ -296,11 +309,8 @@ static void lose_state(Run& run) {
 static void gather_recovery(Run& run) {
   if (run.change.retrying || run.end.mode == EndMode::kNow) return;
   assign_survivors(run);
-  if (run.training.members.empty() && all_ended_in_order(run)) {
-    end_without_members(run);
-    return;
-  }
-  if (run.training.members.empty() || !run.recovery.holds_state(run.roster.worker(run.training.members.front()))) {
+  if (nobody_holds_state(run)) {
+    if (all_ended_in_order(run)) return end_in_order(run);
     lose_state(run);
   } else if (run.end.mode == EndMode::kDraining) {
     prepare_stop(run);

@@ -176,7 +176,7 @@ void Scenario::kill_new_start(const std::vector<WorkerId>& members) {
 void Scenario::kill_supervisor_at_the_end() {
   if (!std::exchange(kills_supervisor_at_the_end_, false) || world_->disk.misses_records()) return;
   later(Micros(0), Micros(20'000), [this] {
-    if (!world_->exit_status) world_->supervisor->crash();
+    if (!world_->exit_status && !world_->disk.misses_records()) world_->supervisor->crash();
   });
 }
 
