@@ -251,6 +251,10 @@ void DataPlane::await_state(WorkerId donor, WorkerId joiner, const protocol::Gen
   Transfer& transfer = transfers_[key];
   transfer.header = std::move(header);
   transfer.at_joiner = std::move(done);
+  if (given_up_.contains(key)) {
+    queue_.after(rng_.time(kMinHop, kNotice), [this, key] { end_transfer(key, false); });
+    return;
+  }
   try_transfer(key);
 }
 
@@ -304,6 +308,7 @@ void DataPlane::end_transfer(const TransferKey& key, bool ok) {
   if (found == transfers_.end()) return;
   const Transfer transfer = std::move(found->second);
   transfers_.erase(found);
+  if (!ok && !transfer.at_joiner) given_up_.insert(key);  // who comes later finds nobody
   if (transfer.at_joiner) transfer.at_joiner(ok);
   if (transfer.at_donor) transfer.at_donor(ok);
 }

@@ -126,6 +126,7 @@ class DataPlane {
   Links wires_;
   std::map<std::uint64_t, Group> groups_;
   std::map<TransferKey, Transfer> transfers_;
+  std::set<TransferKey> given_up_;  // by the donor, before the joiner came
 };
 
 }  // namespace elastictrain::simulation
