@@ -303,21 +303,17 @@ void relaunch_host(Run& run, AgentId id) {
 // Generations whose records were lost with the machine, perhaps that of a supervisor before the former one: where they
 // began says the account of their workers.
 static void fence_lost_generations(Run& run, const Resumed& event) {
-  const std::vector<protocol::Fence>& lineage = run.training.lineage;
-  const Generation oldest = lineage.empty() ? 0 : lineage.front().generation;
-  const auto is_known = [&](Generation generation) {
-    return generation <= oldest || std::any_of(lineage.begin(), lineage.end(), [&](const protocol::Fence& fence) {
-             return fence.generation == generation;
-           });
-  };
   std::map<Generation, Step> began;
   for (const auto& [worker, audit] : event.audits) {
+    if (audit.from_checkpoint) continue;
     for (const protocol::AuditStep& step : audit.steps) {
-      if (audit.from_checkpoint || is_known(step.generation)) continue;
       const auto [first, is_new] = began.try_emplace(step.generation, step.step);
       if (!is_new) first->second = std::min(first->second, step.step);
     }
   }
+  const std::vector<protocol::Fence>& lineage = run.training.lineage;
+  if (!lineage.empty()) began.erase(began.begin(), began.upper_bound(lineage.front().generation));
+  for (const protocol::Fence& known : lineage) began.erase(known.generation);
   for (const auto& [generation, step] : began) fence_accounts(run, {generation, step});
 }
 

@@ -12,6 +12,12 @@ namespace {
 
 constexpr int kSlowestStepsOfRound = 8;
 
+// `value`: null where there is none.
+std::optional<std::span<const std::byte>> view_of(const std::vector<std::byte>* value) {
+  if (value == nullptr) return std::nullopt;
+  return std::span<const std::byte>(*value);
+}
+
 }  // namespace
 
 Session::Impl::Impl() : exceptions_at_start_(std::uncaught_exceptions()) {
@@ -495,13 +501,11 @@ void Session::finish() {
 // What the program asks about its worker.
 
 std::optional<std::span<const std::byte>> Session::early(std::string_view name) const {
-  const auto* value = impl_->program_.early.find(name);
-  return value == nullptr ? std::nullopt : std::optional(std::span<const std::byte>(*value));
+  return view_of(impl_->program_.early.find(name));
 }
 
 std::optional<std::span<const std::byte>> Session::attachment(std::string_view name) const {
-  const auto* value = impl_->program_.attachments.find(name);
-  return value == nullptr ? std::nullopt : std::optional(std::span<const std::byte>(*value));
+  return view_of(impl_->program_.attachments.find(name));
 }
 
 std::uint32_t Session::rank() const {
