@@ -1,20 +1,27 @@
 #!/usr/bin/env python3
 """Checks rules of the tree that a compiler does not: which folder may include which, that no folders
 include each other at any depth, that no types of a pure folder hold or take each other, where clocks and threads are
-forbidden, how long files and functions may be. Prints one line per offence and exits 1. Runs as a test (ctest -R tidy).
+forbidden, how long files and functions may be, how many parameters a function may have. Prints one line per offence and exits 1. Runs as a test (ctest -R tidy).
 
   tidy.py [ROOT]
   tidy.py --format [ROOT]    whether clang-format 14 would change a file; 77 without that program
+  tidy.py --alone BUILD      whether each header of the product compiles by itself, with the flags of a configured build
+                             directory; ten minutes on two cores
 """
+import ast
+import concurrent.futures
+import json
+import os
 import pathlib
 import re
+import shlex
 import shutil
 import subprocess
 import sys
 
-FORMATS = "--format" in sys.argv
-ARGUMENTS = [argument for argument in sys.argv[1:] if argument != "--format"]
-ROOT = pathlib.Path(ARGUMENTS[0] if ARGUMENTS else pathlib.Path(__file__).parent.parent).resolve()
+FORMATS, ALONE = "--format" in sys.argv, "--alone" in sys.argv
+ARGUMENTS = [argument for argument in sys.argv[1:] if not argument.startswith("--")]
+ROOT = pathlib.Path(ARGUMENTS[0] if ARGUMENTS and not ALONE else pathlib.Path(__file__).parent.parent).resolve()
 
 # folder -> our folders and headers that it may include (its own is implied). The longest matching prefix of a path
 # decides.
@@ -77,9 +84,11 @@ FORBIDDEN_ANYWHERE = [
     (re.compile(r"\b(TODO|FIXME|XXX|HACK)\b"), "unfinished mark"),
     (re.compile(r"\b(system|popen)\s*\("), "runs a shell"),
 ]
+FOLDERS = ("cli", "supervisor", "launcher", "heuristics", "train", "tests", "scripts")
 MAX_FILE_LINES = 800
 MAX_FUNCTION_LINES = 60
 MAX_TEST_FUNCTION_LINES = 70
+MAX_PARAMETERS = 8
 
 
 def folder_of(path):
@@ -231,9 +240,48 @@ def check_lengths(path, text, offences):
             start = None
 
 
+def check_parameters(path, text, offences):
+    """Of functions in Python; more belong into a class of their own."""
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
+            given = node.args
+            names = [one.arg for one in [*given.posonlyargs, *given.args, *given.kwonlyargs, given.vararg, given.kwarg] if one]
+            number = len(names) - (names[:1] in (["self"], ["cls"]))
+            if number > MAX_PARAMETERS:
+                offences.append(f"{path}:{node.lineno}: {node.name} has {number} parameters (at most {MAX_PARAMETERS})")
+
+
+def files_of(*suffixes):
+    return sorted(p for d in FOLDERS for p in (ROOT / d).rglob("*") if p.suffix in suffixes)
+
+
 def sources():
-    return [p for d in ("cli", "supervisor", "launcher", "heuristics", "train", "tests") for p in (ROOT / d).rglob("*")
-            if p.suffix in (".h", ".hpp", ".cc", ".c", ".cu")]
+    return [p for p in files_of(".h", ".hpp", ".cc", ".c", ".cu") if not p.is_relative_to(ROOT / "scripts")]
+
+
+def flags_of(build):
+    """The options of all sources, without those that say what is generated."""
+    found = {}
+    for entry in json.loads((build / "compile_commands.json").read_text()):
+        words = shlex.split(entry["command"])
+        given = " ".join(words[1:words.index("-o")])
+        found.update(dict.fromkeys(re.findall(r"-std=\S+|-[DI]\S+|-isystem \S+", given)))
+    return [word for option in found for word in option.split(" ")]
+
+
+def check_alone(build):
+    """A unit hides what a header of it does not include itself."""
+    flags = flags_of(build)
+
+    def failure_of(path):
+        run = subprocess.run(["c++", "-xc++", *flags, "-fsyntax-only", "-w", str(path)], capture_output=True, text=True, cwd=build)
+        return next((line for line in run.stderr.splitlines() if "error" in line), "") if run.returncode else ""
+
+    headers = [path for path in files_of(".h", ".hpp") if not path.is_relative_to(ROOT / "tests")]
+    with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as threads:
+        failures = [text for text in threads.map(failure_of, headers) if text]
+    print("\n".join([*failures, f"tidy: {len(headers)} headers, {len(failures)} do not compile alone"]))
+    return 1 if failures else 0
 
 
 def check_format():
@@ -255,6 +303,8 @@ def check_format():
 
 
 def main():
+    if ALONE:
+        return check_alone(pathlib.Path(ARGUMENTS[0]).resolve())
     if FORMATS:
         return check_format()
     offences = []
@@ -269,11 +319,14 @@ def main():
         check_words(path, text, offences)
         check_spdlog(path, text, offences)
         check_lengths(path, text, offences)
+    scripts = files_of(".py")
+    for file in scripts:
+        check_parameters(file.relative_to(ROOT).as_posix(), file.read_text(), offences)
     check_cycles(arrows, offences)
     check_type_circles(types, offences)
     for o in offences:
         print(o)
-    print(f"tidy: {len(files)} files, {len(offences)} offences")
+    print(f"tidy: {len(files) + len(scripts)} files, {len(offences)} offences")
     return 1 if offences else 0
 
 

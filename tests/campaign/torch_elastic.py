@@ -23,7 +23,7 @@ def check(epoch):
 
 
 run = elastictrain.torch.elastic(model, optimizer, counts.make_loader(counts.make_data(counts.SAMPLES)), epochs=counts.EPOCHS,
-                                 state={"scheduler": scheduler}, first_state={"average": average, "history": history})
+                                 state=elastictrain.torch.State({"scheduler": scheduler}, {"average": average, "history": history}))
 for epoch in run.epochs():
     for batch in run:
         optimizer.zero_grad()

@@ -22,7 +22,7 @@ from torch.utils.data import DataLoader, IterableDataset, TensorDataset  # noqa:
 
 import elastictrain  # noqa: E402
 import elastictrain.torch  # noqa: E402
-from elastictrain.torch import _optimizers, checkpoint  # noqa: E402
+from elastictrain.torch import Data, State, _optimizers, _options, checkpoint  # noqa: E402
 from elastictrain.torch._buffers import Buffers  # noqa: E402
 from elastictrain.torch._companion import Companion  # noqa: E402
 from elastictrain.torch._first_state import FirstState  # noqa: E402
@@ -31,7 +31,7 @@ from elastictrain.torch._likeness import Likeness  # noqa: E402
 from elastictrain.torch._loader import Loader  # noqa: E402
 from elastictrain.torch._order import Order  # noqa: E402
 from elastictrain.torch._python_state import PythonState  # noqa: E402
-from elastictrain.torch._state import State  # noqa: E402
+from elastictrain.torch._state import SharedState  # noqa: E402
 from elastictrain.session import Batch  # noqa: E402
 
 DATA = TensorDataset(torch.randn(96, 6, generator=torch.Generator().manual_seed(3)), torch.arange(96) % 3)
@@ -201,7 +201,7 @@ class Training(unittest.TestCase):
     def companion_of(self, model):
         buffers = Buffers(model)
         buffers.find_running(True)
-        state = State(Recorder(), model, [], buffers, {})
+        state = SharedState(Recorder(), model, [], buffers, {})
         gradients = Gradients(Recorder(), 1, list(model.named_parameters()))
         return model, Companion(Recorder(), gradients, buffers, state, Likeness([]), torch.device("cpu")), (buffers, state)
 
@@ -272,7 +272,8 @@ class Training(unittest.TestCase):
         average = torch.optim.swa_utils.AveragedModel(model)
         optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
         best, seen = torch.zeros(2), {"steps": 0}
-        run = self.elastic(model, optimizer, first_state={"best": best, "seen": seen, "average": average}, first_state_every=2)
+        run = self.elastic(model, optimizer,
+                           state=State(first={"best": best, "seen": seen, "average": average}, first_every=2))
         for x, y in run:
             nn.functional.cross_entropy(model(x), y).backward()
             optimizer.step()
@@ -285,7 +286,7 @@ class Training(unittest.TestCase):
         def breaks(text, held, change):
             model = nn.Linear(6, 3)
             optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-            run = self.elastic(model, optimizer, first_state={"own": held})
+            run = self.elastic(model, optimizer, state=State(first={"own": held}))
             with self.assertRaisesRegex(RuntimeError, text):
                 for x, y in run:
                     nn.functional.cross_entropy(model(x), y).backward()
@@ -293,7 +294,7 @@ class Training(unittest.TestCase):
                     change(held)
             run.close()
 
-        breaks("first_state= have grown to 2.... bytes; there is room for 16384", {}, lambda held: held.update(text="x" * 20000))
+        breaks("state of the first worker has grown to 2.... bytes; there is room for 16384", {}, lambda held: held.update(text="x" * 20000))
         breaks("'first/own.bias' was given other memory", nn.Linear(2, 2),
                lambda held: setattr(held.bias, "data", held.bias.data.clone()))
 
@@ -452,6 +453,20 @@ def state_of(pid):
         return "X"
 
 
+class Options(unittest.TestCase):
+    def test_data_and_state_may_be_given_as_a_whole(self):
+        whole = Data(64, epochs=2, accumulation=4, loader={"num_workers": 2})
+        data, state = _options.read(whole, {"scheduler": 1}, {"batch": 8, "timeout": 3})
+        self.assertEqual(data, Data(8, epochs=2, accumulation=4, loader={"num_workers": 2, "timeout": 3}))
+        self.assertEqual(whole, Data(64, epochs=2, accumulation=4, loader={"num_workers": 2}))
+        self.assertEqual(state, State({"scheduler": 1}))
+
+    def test_parameters_of_before_are_still_read(self):
+        with self.assertWarnsRegex(DeprecationWarning, r"first_state_every= is state=State\(first_every=…\) now"):
+            _, state = _options.read(None, {"a": 1}, {"first_state": {"b": 2}, "first_state_every": 3, "local_state": ["c"]})
+        self.assertEqual(state, State({"a": 1}, {"b": 2}, 3, ["c"]))
+
+
 class Refused(unittest.TestCase):
     def refuses(self, text, model, dataset=DATA, optimizer=None, **options):
         optimizer = optimizer or torch.optim.SGD([p for p in model.parameters()], lr=0.1)
@@ -470,10 +485,12 @@ class Refused(unittest.TestCase):
         stranger = torch.optim.SGD(nn.Linear(2, 2).parameters(), lr=0.1)
         self.refuses("not the model's", nn.Linear(6, 3), optimizer=stranger)
         self.refuses("state 'odd' is a int", nn.Linear(6, 3), state={"odd": 3})
-        self.refuses("state 'odd' is a int", nn.Linear(6, 3), first_state={"odd": 3})
-        self.refuses("'first/odd' is no contiguous tensor", nn.Linear(6, 3), first_state={"odd": torch.zeros(4, 6).t()})
-        self.refuses("from 1 on, not 0", nn.Linear(6, 3), first_state_every=0)
-        self.refuses("no buffer '\\*.hidden'; its buffers are 1.running_mean", make_model(), local_state=["*.hidden"])
+        self.refuses("state 'odd' is a int", nn.Linear(6, 3), state=State(first={"odd": 3}))
+        self.refuses("'first/odd' is no contiguous tensor", nn.Linear(6, 3), state=State(first={"odd": torch.zeros(4, 6).t()}))
+        self.refuses("from 1 on, not 0", nn.Linear(6, 3), state=State(first_every=0))
+        self.refuses("no buffer '\\*.hidden'; its buffers are 1.running_mean", make_model(), state=State(local=["*.hidden"]))
+        self.refuses("no parameter 'epoch'; 'epochs' is one", nn.Linear(6, 3), epoch=3)
+        self.refuses("no parameter 'sampler'", nn.Linear(6, 3), sampler=[1, 2])
         self.refuses("'exit' or 'return'", nn.Linear(6, 3), leave="never")
         lazy = nn.Sequential(nn.LazyLinear(4), nn.Linear(4, 3))
         self.refuses("'0.weight' has no shape yet", lazy, optimizer=torch.optim.SGD(lazy[1].parameters(), lr=0.1))
@@ -664,7 +681,7 @@ class Arriving(unittest.TestCase):
         model = nn.Linear(2, 2)
         session = First.Session(0)
         session.share_tensor = session.shared.__setitem__
-        state = State(session, model, [], Buffers(model), {"own": values})
+        state = SharedState(session, model, [], Buffers(model), {"own": values})
         shared = session.shared["python"]
         before = shared.clone()
         values["x"] = "b" * 100

@@ -19,7 +19,8 @@ model.register_buffer("own", own.clone())
 model.register_buffer("ballast", torch.zeros(8 << 20))  # so that a new worker's state takes a while to arrive
 optimizer = torch.optim.AdamW(model.parameters(), lr=0.01)
 data = TensorDataset(torch.randn(640, 6, generator=torch.Generator().manual_seed(3)))
-run = elastictrain.torch.elastic(model, optimizer, data, batch=16, epochs=100000, local_state=["ow?"])
+run = elastictrain.torch.elastic(model, optimizer, data, batch=16, epochs=100000,
+                                 state=elastictrain.torch.State(local=["ow?"]))
 
 
 class Unloaded:

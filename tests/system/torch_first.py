@@ -18,8 +18,8 @@ optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
 counted, seen = torch.zeros(1), {"steps": 0, "history": []}
 data = TensorDataset(torch.randn(640, 6, generator=torch.Generator().manual_seed(3)))
 kept = {} if "ET_LOCAL" in os.environ else {"counted": counted, "seen": seen, "average": average}
-run = elastictrain.torch.elastic(model, optimizer, data, batch=16, epochs=1 << 30, first_state=kept,
-                                 first_state_every=int(os.environ.get("ET_EVERY", "1")))
+run = elastictrain.torch.elastic(model, optimizer, data, batch=16, epochs=1 << 30,
+                                 state=elastictrain.torch.State(first=kept, first_every=int(os.environ.get("ET_EVERY", "1"))))
 for epoch in run.epochs():
     for x, in run:
         optimizer.zero_grad()

@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
 """Lets tidy.py judge small trees that break one rule each, and one that breaks none: tidy_test.py TIDY."""
+import json
 import pathlib
 import subprocess
 import sys
@@ -76,6 +77,27 @@ class Tidy(unittest.TestCase):
 
     def test_clock_in_a_pure_folder(self):
         self.refuses({"supervisor/core/a.cc": "auto t = std::chrono::steady_clock::now();\n"}, "reads a clock")
+
+    def test_python_functions_with_too_many_parameters(self):
+        eight = "a, b, c, d, e, f, g, h"
+        self.accepts({"train/a.py": f"class A:\n    def f(self, {eight}):\n        pass\n"})
+        self.refuses({"scripts/a.py": f"def f({eight}, *, i=0):\n    pass\n"}, "scripts/a.py:1: f has 9 parameters (at most 8)")
+
+    def test_headers_that_do_not_include_what_they_use(self):
+        with tempfile.TemporaryDirectory() as folder:
+            folder = pathlib.Path(folder).resolve()
+            entry = {"file": "a.cc", "command": f"c++ -DSTRUCT=struct -I{folder} -O2 -std=c++20 -o a.o -c a.cc"}
+            files = {"scripts/tidy.py": TIDY.read_text(), "supervisor/a.h": "STRUCT A {};\n",
+                     "supervisor/b.h": '#include "supervisor/a.h"\nA make();\n', "supervisor/needs_a.h": "A make();\n",
+                     "tests/needs_a.h": "A make();\n", "build/compile_commands.json": json.dumps([entry])}
+            for path, text in files.items():
+                (folder / path).parent.mkdir(parents=True, exist_ok=True)
+                (folder / path).write_text(text)
+            done = subprocess.run([sys.executable, folder / "scripts/tidy.py", "--alone", folder / "build"],
+                                  stdout=subprocess.PIPE, text=True, check=False)
+        self.assertEqual(done.returncode, 1, done.stdout)
+        self.assertIn("supervisor/needs_a.h:1", done.stdout)
+        self.assertIn("tidy: 3 headers, 1 do not compile alone", done.stdout)
 
 
 if __name__ == "__main__":

@@ -29,6 +29,21 @@ OPERATIONS = {"sum": 0, "max": 1, "min": 2, "product": 3}
 
 
 @dataclass(frozen=True)
+class DataOptions:
+    """How the data is divided into steps."""
+    sample_count: int = 0  # of the dataset; 0: the program counts its own
+    epochs: int = 1
+    batch: int = 32  # per worker; the run's --batch counts before it, times `batches_per_step`
+    shuffle: bool = True
+    seed: int = 0
+    max_steps: int = 0  # 0: as many as the epochs have
+    drop_last: bool = False
+    min_local_samples: int = 0  # of a worker that has any
+    batches_per_step: int = 1  # from so many batches the program makes a step
+    batch_of_all: bool = False  # `batch` is that of all workers together, at any number of them
+
+
+@dataclass(frozen=True)
 class Batch:
     """What this worker computes in one step."""
     step: int  # its number once it is committed
@@ -159,16 +174,12 @@ class Session:
         """A small value, equal on all workers, that a joiner can read as soon as start() returns."""
         self._do("share_early", name.encode(), value, len(value))
 
-    def set_data(self, sample_count: int = 0, epochs: int = 1, batch: int = 32, shuffle: bool = True, seed: int = 0,
-                 max_steps: int = 0, drop_last: bool = False, min_local_samples: int = 0, batches_per_step: int = 1,
-                 batch_of_all: bool = False) -> None:
-        """How the data is divided into steps. `batch` is per worker; the run's --batch counts before it, times
-        `batches_per_step`: from so many batches the program makes a step. `batch_of_all`: `batch` is that of all workers
-        together, at any number of them."""
-        options = c.DataOptions(sample_count=sample_count, epochs=epochs, seed=seed, max_steps=max_steps, batch=batch,
-                                shuffle=int(shuffle), drop_last=int(drop_last), min_local_samples=min_local_samples,
-                                batches_per_step=batches_per_step if batches_per_step > 1 else 0, batch_of_all=int(batch_of_all))
-        self._do("set_data", ctypes.byref(options))
+    def set_data(self, sample_count: int = 0, **options: Any) -> None:
+        """How the data is divided into steps: `options` are fields of DataOptions. Raises TypeError for another name."""
+        data = DataOptions(sample_count, **options)
+        values = {name: int(value) for name, value in vars(data).items()}
+        values["batches_per_step"] = data.batches_per_step if data.batches_per_step > 1 else 0
+        self._do("set_data", ctypes.byref(c.DataOptions(**values)))
 
     def on_change(self, callback: Callable[[Change], None]) -> None:
         """Calls back inside start() or commit_step(). What the callback raises is raised by that call."""

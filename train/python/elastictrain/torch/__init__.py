@@ -17,6 +17,7 @@ if tuple(int(part) for part in _torch.__version__.split(".")[:2]) < OLDEST_TORCH
                       f"{_torch.__version__}")
 
 from ._elastic import elastic  # noqa: E402
+from ._options import Data, State  # noqa: E402
 from ._run import ElasticRun  # noqa: E402
 
-__all__ = ["ElasticRun", "elastic"]
+__all__ = ["Data", "ElasticRun", "State", "elastic"]

@@ -64,7 +64,7 @@ class Buffers:
                  for key, value in module._buffers.items() if value is not None]
         for pattern in local:
             if not fnmatch.filter([buffer.name for buffer in found], pattern):
-                raise ValueError(f"local_state: the model has no buffer '{pattern}'; its buffers are "
+                raise ValueError(f"local: the model has no buffer '{pattern}'; its buffers are "
                                  f"{', '.join(buffer.name for buffer in found) or 'none'}")
         self.local = [buffer for buffer in found if any(fnmatch.fnmatch(buffer.name, pattern) for pattern in local)]
         self._all = [buffer for buffer in found if buffer not in self.local]

@@ -11,7 +11,7 @@ from ._buffers import Buffers
 from ._gradients import Gradients, submit
 from ._host_floats import BESIDE, HostFloats
 from ._likeness import Likeness
-from ._state import State
+from ._state import SharedState
 from ..errors import SessionError, Unequal
 from ..session import Session
 
@@ -20,7 +20,7 @@ class Companion:
     """Thread: the training thread; the gradients' first one may arrive on another. Ownership: the run; the memory of the sums
     lives as long."""
 
-    def __init__(self, session: Session, gradients: Gradients, buffers: Buffers, state: State, likeness: Likeness,
+    def __init__(self, session: Session, gradients: Gradients, buffers: Buffers, state: SharedState, likeness: Likeness,
                  device: torch.device) -> None:
         self._session, self._gradients, self._buffers, self._state = session, gradients, buffers, state
         self._likeness = likeness

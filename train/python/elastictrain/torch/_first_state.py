@@ -18,7 +18,7 @@ class FirstState:
 
     def __init__(self, session: Session, objects: Dict[str, Any], every_steps: int) -> None:
         if every_steps < 1:
-            raise ValueError(f"first_state_every is a number of steps from 1 on, not {every_steps}")
+            raise ValueError(f"first_every is a number of steps from 1 on, not {every_steps}")
         self._session = session
         self._python = PythonState()
         self._tensors: List[Tuple[str, Reader]] = []
@@ -43,7 +43,7 @@ class FirstState:
             return
         text = self._python.encode()
         if len(text) > self._packed.capacity:
-            raise RuntimeError(f"the small values of first_state= have grown to {len(text)} bytes; there is room for "
+            raise RuntimeError(f"the small state of the first worker has grown to {len(text)} bytes; there is room for "
                                f"{self._packed.capacity}. Keep what grows in a tensor or a file")
         self._known = text
         self._packed.write(text)

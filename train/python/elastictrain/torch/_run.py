@@ -2,11 +2,10 @@
 
 import collections
 import contextlib
-from typing import Any, Callable, Deque, Dict, Iterator, List, Optional, Sequence, Tuple
+import enum
+from typing import Any, Callable, Deque, Dict, Iterator, List, Optional, Tuple
 
 import torch
-from torch import nn
-from torch.optim import Optimizer
 
 from . import _compiled, _exchange, _model, _optimizers, _trial
 from ._buffers import Buffers
@@ -17,7 +16,8 @@ from ._likeness import Likeness
 from ._loader import Loader, NoLoader
 from ._local_state import LocalState
 from ._observers import Observers
-from ._state import State
+from ._options import Plan
+from ._state import SharedState
 from .. import _cuda_libraries, session as _session
 from ..errors import ElasticError
 from ..session import Batch, Change, Session
@@ -26,64 +26,86 @@ STEPS_THAT_MAY_COMPILE = 3
 FEWEST_SAMPLES = 2  # of a stand-in: a BatchNorm cannot train on one
 
 
+class Stage(enum.IntEnum):
+    """Of this process in the run."""
+    BEFORE = 0
+    JOINING = 1
+    JOINED = 2  # its first step opens
+    NEW = 3  # it has committed none
+    MEMBER = 4
+    OVER = 5  # for it
+
+
 class ElasticRun:
     """The run as the program sees it. Thread: the training thread.
 
     `for epoch in run.epochs(): for x, y in run: …` — each batch is one step: one backward pass, then the update.
     """
 
-    def __init__(self, session: Session, model: nn.Module, optimizers: List[Optimizer], dataset: Any,
-                 data: Dict[str, Any], objects: Dict[str, Any], warm_up: Optional[Callable[[Any], Any]], exits: bool,
-                 loader: Dict[str, Any], accumulation: int = 1, local: Sequence[str] = (),
-                 first: Optional[Dict[str, Any]] = None, first_every: int = 1, order: Any = None) -> None:
+    def __init__(self, session: Session, plan: Plan) -> None:
         self.session = session
-        self.accumulation = accumulation
+        self.accumulation = plan.data.accumulation
         self._parts: Deque[Tuple[int, ...]] = collections.deque()  # of the open step, not taken yet
         self.samples_in_epoch = self.steps_in_epoch = 0  # of committed steps
-        self._exits = exits
+        self._exits = plan.exits
         self._batch: Optional[Batch] = None
         self._is_taken = False  # the open step's data was handed to the program
-        self._started = self._is_over = False
+        self._stage = Stage.BEFORE
         self._loss: Optional[float] = None
         self._callbacks: List[Callable[[Change], None]] = []
         self._observers = Observers(session)
         self._steps = 0  # of this process
-        _model.refuse_lazy(model)
+        _model.refuse_lazy(plan.model)
         self._end_bounds = _compiled.offer_bounds()
-        device = _model.device_of(model)
+        device = _model.device_of(plan.model)
         if device.type == "cuda":
             _cuda_libraries.name_installed()
             session.use_device(device.index or 0)
             session.use_stream_order()
-        self._loader: Any = NoLoader() if dataset is None else Loader(dataset, loader, self._look_ahead)
-        self._order = order  # of a sampler, from whose indices the session's are places
-        self._size = 0 if dataset is None else len(dataset if order is None else order)
-        batch = int(data["batch"]) // accumulation
-        self._samples = self._loader.samples(range(min(batch, 0 if dataset is None else len(dataset))))  # for steps without own
-        self._whole = self._samples  # of a usual batch
-        buffers = Buffers(model, local)
-        buffers.find_running(dataset is not None and _trial.make_pass(model, self.stand_in(), warm_up))
-        if not data["drop_last"] and not _trial.has_compiled():
-            self._samples = self._samples[:max(FEWEST_SAMPLES, int(data["min_local_samples"]) // accumulation)]
-        self._gradients = Gradients(self.session, accumulation, _model.trained(model, optimizers))
-        self._optimizers = optimizers
-        self._hooks: List[Any] = []  # of optimizers
-        for optimizer in optimizers:
-            _optimizers.create_state(optimizer)
-            self._hooks += _optimizers.refuse_other_parameters(optimizer, model.named_parameters())
-        rates = [_optimizers.ScaledRates(optimizer, lambda: float(session.learning_rate_factor)) for optimizer in optimizers]
-        self._hooks += [hook for rate in rates for hook in rate.hooks]
-        self._objects = list(objects.values())
-        objects = {**objects, "progress": Progress(self), **({} if order is None else {"order": order})}
-        self._state = State(self.session, model, optimizers, buffers, objects, rates)
-        self._first = FirstState(self.session, first or {}, first_every)
-        self._local = LocalState(self.session, buffers.local)
-        self._buffers = buffers
-        self._companion = Companion(session, self._gradients, buffers, self._state, Likeness(self._state.tensors), device)
+        self._open_data(plan)
+        self._buffers = self._rehearse(plan)
+        self._gradients = Gradients(session, self.accumulation, _model.trained(plan.model, plan.optimizers))
+        self._share_state(plan)
+        self._companion = Companion(session, self._gradients, self._buffers, self._state, Likeness(self._state.tensors), device)
         self._gradients.before_end, self._gradients.after_end = self._send_companion, self._take_companion
-        self.session.set_data(sample_count=self._size, **data)
-        self.session.on_change(self._changed)
-        self.session.watch_steps(self._after_step)
+        session.set_data(sample_count=self._size, epochs=plan.data.epochs, batch=plan.samples_of_batch,
+                         batch_of_all=plan.batch_of_all, batches_per_step=self.accumulation, shuffle=plan.data.shuffle,
+                         seed=plan.data.seed, max_steps=plan.data.max_steps, drop_last=plan.data.drop_last,
+                         min_local_samples=plan.min_local_samples)
+        session.on_change(self._changed)
+        session.watch_steps(self._after_step)
+
+    def _open_data(self, plan: Plan) -> None:
+        dataset = plan.dataset
+        self._loader: Any = NoLoader() if dataset is None else Loader(dataset, plan.data.loader, self._look_ahead)
+        self._order = plan.order
+        self._size = 0 if dataset is None else len(dataset if plan.order is None else plan.order)
+        samples = range(min(plan.data.batch, 0 if dataset is None else len(dataset)))
+        self._samples = self._loader.samples(samples)  # for steps without own
+        self._whole = self._samples  # of a usual batch
+
+    def _rehearse(self, plan: Plan) -> Buffers:
+        """Makes a trial pass. Returns the model's buffers, of which it shows those that a pass writes."""
+        buffers = Buffers(plan.model, plan.state.local)
+        buffers.find_running(plan.dataset is not None and _trial.make_pass(plan.model, self.stand_in(), plan.warm_up))
+        if not plan.data.drop_last and not _trial.has_compiled():
+            self._samples = self._samples[:max(FEWEST_SAMPLES, plan.min_local_samples // self.accumulation)]
+        return buffers
+
+    def _share_state(self, plan: Plan) -> None:
+        self._optimizers = plan.optimizers
+        self._hooks: List[Any] = []  # of optimizers
+        for optimizer in plan.optimizers:
+            _optimizers.create_state(optimizer)
+            self._hooks += _optimizers.refuse_other_parameters(optimizer, plan.model.named_parameters())
+        rates = [_optimizers.ScaledRates(optimizer, lambda: float(self.session.learning_rate_factor))
+                 for optimizer in plan.optimizers]
+        self._hooks += [hook for rate in rates for hook in rate.hooks]
+        self._objects = list(plan.state.shared.values())
+        objects = {**plan.state.shared, "progress": Progress(self), **({} if plan.order is None else {"order": plan.order})}
+        self._state = SharedState(self.session, plan.model, plan.optimizers, self._buffers, objects, rates)
+        self._first = FirstState(self.session, plan.state.first, plan.state.first_every)
+        self._local = LocalState(self.session, self._buffers.local)
 
     # --- The loop
 
@@ -117,7 +139,7 @@ class ElasticRun:
     def stop(self) -> None:
         """The data end here, for all workers: the run finishes with status 0. For a program that ends by a condition of its
         own, which all workers reach in the same step. Returns when the run is over."""
-        if self._is_over or not self._started:
+        if self._stage in (Stage.BEFORE, Stage.OVER):
             return
         self._before_training()
         self.session.end_data()
@@ -143,7 +165,7 @@ class ElasticRun:
 
     def begin_evaluation(self) -> None:
         """What follows may take long and reads the model, which a new worker has from here on."""
-        if self._batch is not None and self._is_new:
+        if self._batch is not None and self._stage < Stage.MEMBER:
             self._await_state()
             self._buffers.open()
         self.session.phase("evaluation")
@@ -189,7 +211,7 @@ class ElasticRun:
         """Optimizers, and the objects of state=."""
         return [*self._optimizers, *self._objects]
 
-    is_started = property(lambda self: self._started, doc="Whether it has joined.")
+    is_started = property(lambda self: self._stage > Stage.BEFORE, doc="Whether it has joined.")
     rank = property(lambda self: int(self.session.rank), doc="This worker's place, at present.")
     world_size = property(lambda self: int(self.session.world_size), doc="The number of workers, at present.")
     step = property(lambda self: self._batch.step if self._batch else int(self.session.committed_step),
@@ -219,9 +241,9 @@ class ElasticRun:
     _late_epoch = False
 
     def _start(self) -> None:
-        if self._started:
+        if self._stage > Stage.BEFORE:
             return
-        self._started = True
+        self._stage = Stage.JOINING
         self._local.put()
         if not self.session.start():
             self._end()
@@ -229,16 +251,13 @@ class ElasticRun:
         self._state.adopt()
         self._first.adopt()
         self._local.adopt()
-        self._follows = True
-
-    _follows = False  # it has just joined
-    _is_new = True  # it has not committed a step
+        self._stage = Stage.JOINED
 
     def _enters_late(self) -> Optional[int]:
         """The epoch that ends as this worker joins, if it does."""
-        was_started = self._started
+        was_before = self._stage is Stage.BEFORE
         batch = self._peek()
-        if was_started or batch is None or not (batch.first_of_epoch and batch.epoch) or batch.local_samples:
+        if not was_before or batch is None or not (batch.first_of_epoch and batch.epoch) or batch.local_samples:
             return None
         self._late_epoch = True
         return batch.epoch - 1
@@ -246,7 +265,7 @@ class ElasticRun:
     def _peek(self) -> Optional[Batch]:
         """The open step whose data the program has not taken yet; commits the one before."""
         self._start()
-        if self._is_over or (self._batch is not None and not self._is_taken):
+        if self._stage is Stage.OVER or (self._batch is not None and not self._is_taken):
             return self._batch
         if self._batch is not None:
             self._commit()
@@ -255,9 +274,10 @@ class ElasticRun:
             self._end()
         elif self._batch.first_of_epoch and self._batch.epoch:
             self._await_state()
-        if self._batch is not None and self._follows:
-            self._after_join(self._batch)
-        self._follows = False
+        if self._stage is Stage.JOINED:
+            if self._batch is not None:
+                self._after_join(self._batch)
+            self._stage = Stage.NEW
         return self._batch
 
     def _open(self) -> None:
@@ -336,7 +356,7 @@ class ElasticRun:
         loss, self._loss = self._loss, None
         counted = self.samples_in_epoch  # a change of the membership may replace what the hook has counted
         self.session.commit_step(loss)
-        self._is_new = False
+        self._stage = Stage.MEMBER
         if self._companion.is_given_up:
             self._state.adopt()
             counted = self.samples_in_epoch
@@ -349,12 +369,12 @@ class ElasticRun:
         self._observers.after_step()
 
     def _end(self) -> None:
-        self._is_over = True
+        self._stage = Stage.OVER
         self._gradients.close()
         self._loader.close()
 
     def _leave_if_asked(self) -> None:
-        if self._is_over and self._exits and self.outcome != _session.FINISHED:
+        if self._stage is Stage.OVER and self._exits and self.outcome != _session.FINISHED:
             self.session.ends_at_once = self.session.launched
             raise SystemExit(0)
 
@@ -375,12 +395,12 @@ class ElasticRun:
     def _send_companion(self) -> None:
         self.session.phase(None)
         batch = self._batch
-        is_equal = not self._is_new and self.session.synchronization == "s-sgd"  # other strategies let workers differ
+        is_equal = self._stage is Stage.MEMBER and self.session.synchronization == "s-sgd"  # other strategies let workers differ
         self._companion.send(batch is not None and batch.local_samples > 0, is_equal, self._trains)
 
     def _take_companion(self) -> Optional[List[float]]:
         used = self._companion.take_equal()
-        if self._is_new:  # what a joiner writes from here on is written to the state that it received
+        if self._stage < Stage.MEMBER:  # what a joiner writes from here on is written to the state that it received
             self._first.adopt()
         return used
 

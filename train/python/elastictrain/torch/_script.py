@@ -20,6 +20,7 @@ from torch.utils.data import DataLoader
 
 from . import _accumulation, _elastic, _held, _loader, _positions, _sampling, _streams
 from ._group_board import is_starter, is_successor
+from ._options import Data, Plan, State
 from ._script_run import Epoch, ScriptRun
 from ._takeover import Declined, Takeover
 from .progress import _frames
@@ -267,8 +268,9 @@ class Script:
         counted, setting = _sampling.counted(loader), ""
         if not self.accumulation and not self.has_adapter:
             self.accumulation, setting = _accumulation.find(_frames.frames())
-        run = self._make(counted.dataset, warm_up, batch=counted.batch, shuffle=counted.is_shuffled, drop_last=counted.drop_last,
-                         _order=counted.order, _batch_of_all=self.divides_batches, **_loader.options_of(loader))
+        data = Data(counted.batch, MANY_EPOCHS, counted.is_shuffled, drop_last=counted.drop_last,
+                    accumulation=max(1, self.accumulation), loader=_loader.options_of(loader))
+        run = self._make(counted.dataset, data, warm_up, counted.order)
         run.announce_length(_sampling.length_of(loader), loader in self._asked)
         batches = f"; a step has {self.accumulation} of them, as '{setting}' says" if setting else ""
         whose = ", divided among all workers" if self.divides_batches else " per worker"
@@ -278,7 +280,7 @@ class Script:
 
     def _make_own(self) -> ScriptRun:
         """Its data are its own."""
-        run = self._make(None, None, batch=1)
+        run = self._make(None, Data(1, MANY_EPOCHS))
         streams = run.takeover.streams if run.takeover is not None else None
         obstacle = self.opened.obstacle or (streams.obstacle if streams is not None else "")
         if streams is not None and streams.is_carried:
@@ -288,7 +290,7 @@ class Script:
                            "gives it")
         return run
 
-    def _make(self, dataset: Any, warm_up: Optional[Callable[[Any], Any]], **options: Any) -> ScriptRun:
+    def _make(self, dataset: Any, data: Data, warm_up: Optional[Callable[[Any], Any]] = None, order: Any = None) -> ScriptRun:
         optimizers = self._optimizers()
         state = {f"{kind}{number}": thing for kind in ("scheduler", "scaler", "average")
                  for number, thing in enumerate(thing for thing in self.found[kind] if _belongs(thing, optimizers))}
@@ -298,10 +300,9 @@ class Script:
         known = [self.model, *optimizers, *self.found["wrapper"], *state.values()]
         held = [] if self.has_adapter else self._held(known)
         state.update({f"held{number}": one for number, one in enumerate(held)})
-        run = _elastic.elastic(self.model.module, optimizers, dataset, epochs=MANY_EPOCHS, state={**state, **self.state},
-                               accumulation=max(1, self.accumulation) if dataset is not None else 1, warm_up=warm_up, _kind=ScriptRun,
-                               _session=self._session, **options)
-        assert isinstance(run, ScriptRun)
+        plan = Plan(self.model.module, optimizers, dataset, data, State({**state, **self.state}), warm_up, order=order,
+                    batch_of_all=self.divides_batches and dataset is not None)
+        run = _elastic.make(ScriptRun, plan, self._session)
         self._finish_with_process()
         if not self.has_adapter:
             streams = _positions.Streams(run.session, self.opened.fix()) if dataset is None else None

@@ -11,14 +11,15 @@ from . import _exchange
 from ._aside import Aside
 from ._held import Held, Unchanged
 from ._lengths import Lengths, Place
-from ._run import ElasticRun
+from ._options import Plan
+from ._run import ElasticRun, Stage
 from ._tail import Tail
 from ._takeover import Takeover
 from .progress import _frames
 from .. import session as _session
 from .._words import number_of
 from ..errors import ElasticError
-from ..session import Batch, Change
+from ..session import Batch, Change, Session
 
 
 NOT_TRAINED = ("this script took a batch and made no backward pass with it before it took the next one, as a loader that fetches "
@@ -37,8 +38,8 @@ class ScriptRun(ElasticRun):
     takes over the progress of the others in its first step. Without one (an adapter of a framework) it begins with the present
     epoch."""
 
-    def __init__(self, *arguments: Any) -> None:
-        super().__init__(*arguments)
+    def __init__(self, session: Session, plan: Plan) -> None:
+        super().__init__(session, plan)
         self.takeover: Optional[Takeover] = None
         self._aside, self._plane = Aside(self.session), _exchange.Plane(self.session)
         self._is_updated = False  # the open step's update was made, or left out
@@ -49,10 +50,9 @@ class ScriptRun(ElasticRun):
         self.held: List[Held] = []  # modules that are a part of the state
         self._unchanged: Optional[Unchanged] = None  # while the rest of the step of a checkpoint is done once more
         self.notes: Dict[str, str] = {}  # what is done with the script, for people
-        data = arguments[4]
-        usual = data["batch"] * (1 if data["batch_of_all"] else self.world_size)
-        self._lengths = Lengths(self._size, usual, data["min_local_samples"], data["drop_last"], self.accumulation)
-        self.tail = Tail(self.session, self._state, self._optimizers, arguments[5])
+        usual = plan.samples_of_batch * (1 if plan.batch_of_all else self.world_size)
+        self._lengths = Lengths(self._size, usual, plan.min_local_samples, plan.data.drop_last, self.accumulation)
+        self.tail = Tail(self.session, self._state, self._optimizers, plan.state.shared)
         for optimizer in self._optimizers:
             optimizer.register_step_pre_hook(lambda *_: self.before_update())
             optimizer.register_step_post_hook(lambda own, *_: self.note_update(own))
@@ -193,13 +193,13 @@ class ScriptRun(ElasticRun):
     def is_rehearsing(self) -> bool:
         """Asked when a pass begins: whether it is made before this worker takes part in a step. The pass after it joins."""
         takeover = self.takeover
-        if takeover is None or (self._started and not takeover.is_rehearsing):
+        if takeover is None or (self.is_started and not takeover.is_rehearsing):
             return False
         if takeover.is_rehearsing and not takeover.has_rehearsed:
             return True
         if not takeover.is_rehearsing and takeover.comes_later():
             return True
-        if not self._started:
+        if not self.is_started:
             self._start()
             self._leave_if_asked()
         self._release_held()
@@ -311,7 +311,7 @@ class ScriptRun(ElasticRun):
 
     def _settle(self) -> None:
         """Commits a step whose update was made, before the program exchanges values of its own."""
-        if self._is_over or not self._is_taken or not self._gradients.reduced or not self._is_updated:
+        if self._stage is Stage.OVER or not self._is_taken or not self._gradients.reduced or not self._is_updated:
             return
         self._settles = True
         self._peek()
@@ -326,7 +326,7 @@ class ScriptRun(ElasticRun):
         self._is_updated = self._is_at_update = False
         is_announced = self._batch is not None and self.takeover is not None and self._aside.is_announced
         self._is_changed |= is_announced
-        if is_announced and not self._follows:
+        if is_announced and self._stage is not Stage.JOINED:
             self._aside.open()
         if self._batch is not None and self.takeover is not None and not self._stops:
             self._follow_length()
@@ -334,15 +334,15 @@ class ScriptRun(ElasticRun):
     def _follow_length(self) -> None:
         """All workers but new ones, which take over what these know."""
         is_longer = self._lengths.opened(self._place_in_data())
-        if is_longer and not (self._follows and self._is_newcomer):
+        if is_longer and not (self._stage is Stage.JOINED and self._is_newcomer):
             plane = self._aside if self._aside.is_open else self._plane
             asked = plane.gather_bytes(b"%d" % self._lengths.is_asked)
             self._lengths.settle(b"1" in asked, self._place_in_data())
 
     def _start(self) -> None:
-        if not self._started:
+        if not self.is_started:
             super()._start()
-            for name, text in self.notes.items() if self._started and not self._is_over else ():
+            for name, text in self.notes.items() if Stage.BEFORE < self._stage < Stage.OVER else ():
                 self.note(name, text)
 
     def _commit(self) -> None:

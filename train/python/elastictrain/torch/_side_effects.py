@@ -34,11 +34,11 @@ def keeps_files() -> bool:
 
 class Continued(io.TextIOWrapper):
     """A text file of the others. What is written before this worker takes part is in it already, or belongs to a pass that counts
-    nowhere; what is written later is appended. `opened`: the function that opens it."""
+    nowhere; what is written later is appended. `append`: opens it in binary mode. The others as in open()."""
 
-    def __init__(self, opened: Callable[..., Any], file: Any, mode: str, buffering: int = -1, encoding: Optional[str] = None,
+    def __init__(self, append: Callable[..., Any], mode: str, buffering: int = -1, encoding: Optional[str] = None,
                  errors: Optional[str] = None, newline: Optional[str] = None, closefd: bool = True, opener: Any = None) -> None:
-        super().__init__(opened(file, "ab", closefd=closefd, opener=opener), encoding, errors, newline, buffering == 1)
+        super().__init__(append(closefd=closefd, opener=opener), encoding, errors, newline, buffering == 1)
         self.mode = mode
 
     def write(self, text: str) -> int:
@@ -70,7 +70,7 @@ def install() -> None:
         if writes and keeps_files() and _is_of_others(file):
             if os.path.isfile(file) and not set(mode) & set("b+"):
                 _say_kept(file)
-                return Continued(opened, file, mode, *arguments, **named)
+                return Continued(functools.partial(opened, file, "ab"), mode, *arguments, **named)
             _say_kept(file)
             file, mode = os.devnull, mode.replace("x", "w")
         return opened(file, mode, *arguments, **named)

@@ -23,7 +23,7 @@ CHECKED_IN_A_STEP = 32
 Reader = Callable[[], torch.Tensor]  # of the tensor that the program uses now
 
 
-class State:
+class SharedState:
     """Registers everything with the session, which must not have started. Thread: the training thread."""
 
     def __init__(self, session: Session, model: nn.Module, optimizers: Sequence[Optimizer], buffers: Buffers,

@@ -11,14 +11,14 @@ from torch.optim import Optimizer
 from torch.optim.swa_utils import AveragedModel
 
 from ._optimizers import name_of
-from ._state import State
+from ._state import SharedState
 from ..session import Session
 
 
 class Tail:
     """Thread: the training thread. `objects`: the state besides model and optimizers, by name."""
 
-    def __init__(self, session: Session, state: State, optimizers: List[Optimizer], objects: Dict[str, Any]) -> None:
+    def __init__(self, session: Session, state: SharedState, optimizers: List[Optimizer], objects: Dict[str, Any]) -> None:
         self._session, self._state, self._optimizers = session, state, optimizers
         self._averages: List[Any] = [thing for thing in objects.values() if isinstance(thing, AveragedModel)]
         # A scaler makes no update where the optimizer makes none.

@@ -21,7 +21,7 @@ def make_pass(model: nn.Module, batch: Any, program: Optional[Callable[[Any], An
             if program is not None:
                 raise
             warnings.warn(f"elastic() could not make a trial pass ({type(error).__name__}: {error}). Training works without "
-                          "one; pass warm_up= to make a new worker's first step as fast as the others'", stacklevel=4)
+                          "one; pass warm_up= to make a new worker's first step as fast as the others'", stacklevel=6)
             return False
         finally:
             for parameter in model.parameters():
