@@ -2,7 +2,6 @@
 
 #include <fcntl.h>
 #include <pwd.h>
-#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -25,7 +24,6 @@ namespace elastictrain {
 namespace {
 
 constexpr const char* kPlaceFile = "/supervisor.json";
-constexpr const char* kLockFile = "/lock";
 constexpr std::size_t kMaxBytes = 4096;
 constexpr mode_t kFileMode = 0600;
 
@@ -52,17 +50,6 @@ std::optional<RunPlace> place_in(const std::string& path) {
   return place;
 }
 
-enum class LockState { kFree, kHeld, kUnknown };
-
-LockState state_of_lock(const std::string& path) {
-  const int lock = ::open(path.c_str(), O_RDWR | O_CLOEXEC | O_NOFOLLOW);
-  if (lock < 0) return errno == ENOENT ? LockState::kFree : LockState::kUnknown;
-  const bool taken = ::flock(lock, LOCK_EX | LOCK_NB) == 0;
-  const bool held = !taken && errno == EWOULDBLOCK;
-  ::close(lock);
-  return taken ? LockState::kFree : held ? LockState::kHeld : LockState::kUnknown;
-}
-
 }  // namespace
 
 void record_place(const std::string& run_directory) {
@@ -81,9 +68,9 @@ void record_place(const std::string& run_directory) {
 std::optional<RunPlace> supervisor_elsewhere(const std::string& run_directory) {
   auto place = place_in(run_directory + kPlaceFile);
   if (!place || place->host == own_host()) return std::nullopt;
-  const LockState lock = state_of_lock(run_directory + kLockFile);
-  if (lock == LockState::kFree) return std::nullopt;
-  place->certain = lock == LockState::kHeld;
+  const auto claim = transport::OwnedDirectory::look(run_directory);
+  if (claim == transport::DirectoryClaim::kNone) return std::nullopt;
+  place->certain = claim == transport::DirectoryClaim::kHeld;
   return place;
 }
 
@@ -106,7 +93,6 @@ std::string describe_elsewhere(const std::string& run_name, const RunPlace& plac
 
 namespace {
 
-constexpr mode_t kOwnerOnly = 0700;
 constexpr std::size_t kMaxNameLength = 64;
 
 std::string environment(const char* name) {
@@ -120,16 +106,10 @@ std::string home_directory() {
   return entry == nullptr || entry->pw_dir == nullptr ? "" : entry->pw_dir;
 }
 
-Error io_failure(const std::string& what, const std::string& path) {
-  const bool denied = errno == EACCES || errno == EPERM;
-  return Error{denied ? ErrorCode::kDenied : ErrorCode::kIo,
-               "cannot " + what + " " + path + ": " + std::strerror(errno) +
-                   "; set ELASTICTRAIN_STATE_DIR to a directory that you own"};
-}
+constexpr const char* kAdvice = "set ELASTICTRAIN_STATE_DIR to a directory that you own";
 
-std::string name_of_user(uid_t user) {
-  const passwd* entry = ::getpwuid(user);
-  return "user " + (entry == nullptr ? std::to_string(user) : std::string(entry->pw_name));
+transport::DirectoryRequest request_for(const std::string& path) {
+  return {path, 0700, control::kSocketName, std::string("choose another name, or ") + kAdvice};
 }
 
 // One that is not there yet is made when the first run begins.
@@ -137,41 +117,10 @@ Result<std::string> readable(const std::string& directory) {
   if (::access(directory.c_str(), R_OK | X_OK) == 0 || (errno != EACCES && errno != EPERM)) return directory;
   struct stat found {};
   const bool seen = ::stat(directory.c_str(), &found) == 0;
-  return Error{ErrorCode::kDenied, "the state directory " + directory +
-                                       (seen ? " belongs to " + name_of_user(found.st_uid) + ", and " : ": ") +
-                                       name_of_user(::geteuid()) +
-                                       " may not read it; set ELASTICTRAIN_STATE_DIR to a directory that you own"};
-}
-
-Status make_parents(const std::string& path) {
-  for (std::size_t slash = path.find('/', 1); slash != std::string::npos; slash = path.find('/', slash + 1)) {
-    const std::string parent = path.substr(0, slash);
-    if (::mkdir(parent.c_str(), kOwnerOnly) != 0 && errno != EEXIST) return io_failure("make", parent);
-  }
-  return {};
-}
-
-Status require_ours(const std::string& path) {
-  struct stat found {};
-  if (::lstat(path.c_str(), &found) != 0) return io_failure("look at", path);
-  if (!S_ISDIR(found.st_mode)) {
-    return Error{ErrorCode::kRefused, path + " is not a directory; remove it or set ELASTICTRAIN_STATE_DIR"};
-  }
-  if (found.st_uid == ::geteuid()) return {};
   return Error{ErrorCode::kDenied,
-               path + " belongs to " + name_of_user(found.st_uid) +
-                   "; choose another name, or set ELASTICTRAIN_STATE_DIR to a directory that you own"};
-}
-
-Status make_private(const std::string& path) {
-  if (Status made = make_parents(path); !made.ok()) return made;
-  if (::mkdir(path.c_str(), kOwnerOnly) != 0 && errno != EEXIST) return io_failure("make", path);
-  if (Status ours = require_ours(path); !ours.ok()) return ours;
-  struct stat found {};
-  if (::lstat(path.c_str(), &found) != 0) return io_failure("look at", path);
-  if ((found.st_mode & 0777) != kOwnerOnly && ::chmod(path.c_str(), kOwnerOnly) != 0)
-    return io_failure("protect", path);
-  return {};
+               "the state directory " + directory +
+                   (seen ? " belongs to " + transport::name_of_user(found.st_uid) + ", and " : ": ") +
+                   transport::name_of_user(::geteuid()) + " may not read it; " + kAdvice};
 }
 
 Error lives(const std::string& path) {
@@ -217,28 +166,14 @@ Result<std::string> run_directory_of(const std::string& run_name) {
 }
 
 Result<RunDirectory> RunDirectory::claim(const std::string& path) {
-  if (Status made = make_private(path); !made.ok()) return made.error();
-  const std::string lock_path = path + "/lock";
-  const int lock = ::open(lock_path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
-  if (lock < 0) return io_failure("open", lock_path);
-  RunDirectory directory(path, lock);
-  if (::flock(lock, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK) return lives(path);
-  // On a file system without locks, the control socket shows whether the run exists.
-  if (control::is_live(path)) return lives(path);
-  if (::unlink(directory.socket_path().c_str()) != 0 && errno != ENOENT) {
-    return io_failure("remove", directory.socket_path());
-  }
+  auto held = transport::OwnedDirectory::claim(request_for(path));
+  if (!held.ok()) return held.error().code == ErrorCode::kUnavailable ? lives(path) : held.error();
   record_place(path);
-  return directory;
+  return RunDirectory(std::move(*held));
 }
 
-// Shared: who only looks keeps nobody else from looking.
 bool RunDirectory::is_held(const std::string& path) {
-  const int lock = ::open((path + "/lock").c_str(), O_RDWR | O_NONBLOCK | O_CLOEXEC | O_NOFOLLOW);
-  if (lock < 0) return false;
-  const bool held = ::flock(lock, LOCK_SH | LOCK_NB) != 0 && errno == EWOULDBLOCK;
-  ::close(lock);
-  return held;
+  return transport::OwnedDirectory::look(path) == transport::DirectoryClaim::kHeld;
 }
 
 Status RunDirectory::may_claim(const std::string& path) {
@@ -250,29 +185,19 @@ Status RunDirectory::may_claim(const std::string& path) {
     const bool is_directory = std::filesystem::is_directory(existing);
     if (!is_directory) errno = ENOTDIR;
     if (is_directory && ::access(existing.c_str(), W_OK | X_OK) == 0) return {};
-    return io_failure("make", path);
+    return Error{errno == EACCES || errno == EPERM ? ErrorCode::kDenied : ErrorCode::kIo,
+                 "cannot make " + path + ": " + std::strerror(errno) + "; " + kAdvice};
   }
-  if (Status ours = require_ours(path); !ours.ok()) return ours;
+  if (Status ours = transport::OwnedDirectory::require_own(request_for(path)); !ours.ok()) return ours;
   if (is_held(path) || control::is_live(path)) return lives(path);
   return {};
 }
 
-RunDirectory::~RunDirectory() {
-  if (lock_ >= 0) ::close(lock_);
-}
-RunDirectory::RunDirectory(RunDirectory&& other) noexcept
-    : path_(std::move(other.path_)), lock_(std::exchange(other.lock_, -1)) {}
-RunDirectory& RunDirectory::operator=(RunDirectory&& other) noexcept {
-  std::swap(path_, other.path_);
-  std::swap(lock_, other.lock_);
-  return *this;
-}
-
 std::string RunDirectory::socket_path() const {
-  return path_ + "/" + control::kSocketName;
+  return path() + "/" + control::kSocketName;
 }
 std::string RunDirectory::journal_path() const {
-  return path_ + "/" + control::kJournalName;
+  return path() + "/" + control::kJournalName;
 }
 
 }  // namespace elastictrain

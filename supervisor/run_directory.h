@@ -7,6 +7,7 @@
 #include <string>
 
 #include "supervisor/protocol/result.h"
+#include "supervisor/transport/owned_directory.h"
 
 // The machine of a run's supervisor, for commands on another machine that sees the same run directory (a login
 // node with a shared home): its control socket answers on its own machine only.
@@ -53,26 +54,20 @@ Result<std::string> run_directory_of(const std::string& run_name);
 
 class RunDirectory {
  public:
-  // Makes the directory with mode 0700 if it is missing. Refuses one that belongs to another user, and one whose run is
-  // running; the control socket of a run that is gone is removed.
+  // kRefused: its run is running. Otherwise as OwnedDirectory::claim().
   static Result<RunDirectory> claim(const std::string& path);
   // The supervisor of a run holds its directory as long as it lives.
   static bool is_held(const std::string& path);
   // Whether claim() would succeed; changes nothing.
   static Status may_claim(const std::string& path);
 
-  ~RunDirectory();
-  RunDirectory(RunDirectory&& other) noexcept;
-  RunDirectory& operator=(RunDirectory&& other) noexcept;
-
-  const std::string& path() const { return path_; }
+  const std::string& path() const { return held_.path(); }
   std::string socket_path() const;
   std::string journal_path() const;
 
  private:
-  RunDirectory(std::string path, int lock) : path_(std::move(path)), lock_(lock) {}
-  std::string path_;
-  int lock_ = -1;
+  explicit RunDirectory(transport::OwnedDirectory held) : held_(std::move(held)) {}
+  transport::OwnedDirectory held_;
 };
 
 }  // namespace elastictrain

@@ -12,7 +12,6 @@
 #include "cli/commands/exit_code.h"
 #include "cli/config/text.h"
 #include "cli/output/printable.h"
-#include "supervisor/cluster/cluster_directory.h"
 #include "supervisor/cluster/lease_protocol.h"
 #include "supervisor/protocol/ids.h"
 #include "supervisor/protocol/json_text.h"

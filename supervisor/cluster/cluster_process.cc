@@ -19,6 +19,7 @@ namespace {
 
 constexpr double kSoonest_s = 0.005;
 constexpr double kLatest_s = 3600;
+constexpr const char* kJournalFile = "/journal.jsonl";
 constexpr rlim_t kOtherDescriptors = 512;               // than those of connections
 constexpr std::size_t kMaxJournalledBytes = 256 << 10;  // of a view or an answer of a policy from outside
 
@@ -71,17 +72,29 @@ double ClusterProcess::now_s() const {
   return up_before_s_ + std::chrono::duration<double>(std::chrono::steady_clock::now() - start_).count();
 }
 
+Status ClusterProcess::claim_directory() {
+  auto claimed = transport::OwnedDirectory::claim({options_.directory, options_.everyone ? 0755u : 0700u,
+                                                   kClusterSocketName, "choose another: directory in cluster.toml"});
+  if (claimed.ok()) {
+    directory_.emplace(std::move(*claimed));
+    return {};
+  }
+  if (claimed.error().code != ErrorCode::kUnavailable) return claimed.error();
+  return Error{ErrorCode::kUnavailable,
+               "a cluster is already running in " + options_.directory +
+                   "; end it (TERM; its runs go on) or give this one another name or directory"};
+}
+
 Status ClusterProcess::open() {
-  auto place = ClusterPlace::claim(options_.directory, options_.everyone);
-  if (!place.ok()) return place.error();
-  place_.emplace(std::move(*place));
+  if (Status claimed = claim_directory(); !claimed.ok()) return claimed;
+  const std::string journal_path = directory_->path() + kJournalFile;
   cluster_ = std::make_unique<cluster_core::Cluster>(options_.settings);
   auto journal = ClusterJournal::open(
-      place_->journal(), [this](const cluster_core::Record& record, double up_s) { cluster_->recall(record, up_s); },
+      journal_path, [this](const cluster_core::Record& record, double up_s) { cluster_->recall(record, up_s); },
       options_.say);
   if (!journal.ok()) return journal.error();
   if (const auto broken = cluster_->book().broken_rules(); !broken.empty()) {
-    return Error{ErrorCode::kInvalid, "the journal " + place_->journal() + " contradicts itself: " + broken.front() +
+    return Error{ErrorCode::kInvalid, "the journal " + journal_path + " contradicts itself: " + broken.front() +
                                           ". Move it away: the cluster begins without jobs then, and runs that still "
                                           "train join again"};
   }
@@ -90,7 +103,7 @@ Status ClusterProcess::open() {
   up_before_s_ = journal_->last_up_s();
   start_ = std::chrono::steady_clock::now();
   if (Status opened = open_policy(); !opened.ok()) return opened;
-  starter_ = std::make_unique<RunStarter>(io_, place_->directory(), [this](const auto& ended) { give(ended); });
+  starter_ = std::make_unique<RunStarter>(io_, directory_->path(), [this](const auto& ended) { give(ended); });
   ClusterServer::Handlers handlers;
   handlers.line = [this](auto connection, const Peer& peer, const std::string& line) {
     take_line(connection, peer, line);
@@ -99,8 +112,7 @@ Status ClusterProcess::open() {
     if (runs_.erase(connection) > 0) give(cluster_core::Disconnected{connection});
   };
   launcher::raise_descriptor_limit();
-  auto server =
-      ClusterServer::listen(io_, place_->directory(), options_.everyone, std::move(handlers), server_bounds());
+  auto server = ClusterServer::listen(io_, directory_->path(), options_.everyone, std::move(handlers), server_bounds());
   if (!server.ok()) return server.error();
   server_ = std::move(*server);
   source_ = make_hosts_(growth_inputs());
@@ -140,7 +152,7 @@ void ClusterProcess::stop() {
   server_.reset();
   starter_.reset();
   journal_.reset();
-  place_.reset();
+  directory_.reset();
 }
 
 // Nothing is decided before the hosts are known.

@@ -16,7 +16,6 @@
 #include <string>
 
 #include "launcher/host_source.h"
-#include "supervisor/cluster/cluster_directory.h"
 #include "supervisor/cluster/cluster_journal.h"
 #include "supervisor/cluster/cluster_server.h"
 #include "supervisor/cluster/core/cluster.h"
@@ -24,6 +23,7 @@
 #include "supervisor/cluster/run_starter.h"
 #include "supervisor/policy/external_sharing.h"
 #include "supervisor/protocol/result.h"
+#include "supervisor/transport/owned_directory.h"
 
 namespace elastictrain::cluster {
 
@@ -90,6 +90,7 @@ class ClusterProcess {
   void act(const cluster_core::Tell& tell);
   void act(const cluster_core::AskPolicy& ask);
 
+  Status claim_directory();
   Status open_policy();
   void take_answer(policy::OutsideSharing::Answer answer);
   void take_line(std::uint64_t connection, const Peer& peer, const std::string& line);
@@ -107,7 +108,7 @@ class ClusterProcess {
   ClusterOptions options_;
   MakeHosts make_hosts_;
   std::unique_ptr<cluster_core::Cluster> cluster_;
-  std::optional<ClusterPlace> place_;
+  std::optional<transport::OwnedDirectory> directory_;
   std::unique_ptr<ClusterJournal> journal_;
   std::uint64_t journal_most_bytes_ = 0;
   std::unique_ptr<ClusterServer> server_;

@@ -2,8 +2,6 @@
 
 #include <poll.h>
 #include <sys/socket.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <array>
@@ -13,30 +11,26 @@
 #include <asio/post.hpp>
 #include <asio/steady_timer.hpp>
 #include <asio/write.hpp>
-#include <cerrno>
 #include <chrono>
-#include <cstring>
 #include <deque>
 #include <map>
 #include <optional>
 #include <string_view>
 #include <utility>
 
-#include "supervisor/cluster/cluster_directory.h"
 #include "supervisor/cluster/lease_protocol.h"
 #include "supervisor/protocol/check.h"
+#include "supervisor/transport/local_listener.h"
 
 namespace elastictrain::cluster {
 namespace {
 
 using ClusterSocket = asio::local::stream_protocol::socket;
-using ClusterAcceptor = asio::local::stream_protocol::acceptor;
 
 using ServerClock = std::chrono::steady_clock;
 
 constexpr std::size_t kMaxBuffered = 64u << 20;  // the queue of 20,000 jobs fits
 constexpr std::size_t kKeptCapacity = 4096;
-constexpr std::chrono::milliseconds kAcceptAgain{50};
 constexpr double kReadAgain_s = 0.05;
 
 // As far as it goes without waiting.
@@ -314,24 +308,21 @@ class Connected : public std::enable_shared_from_this<Connected> {
 
 class UnixClusterServer final : public ClusterServer {
  public:
-  UnixClusterServer(asio::io_context& io, std::string path, ClusterAcceptor acceptor, bool everyone, Handlers handlers,
-                    const ServerBounds& bounds, WhoIs who_is)
-      : path_(std::move(path)),
-        acceptor_(std::move(acceptor)),
-        pause_(io),
-        everyone_(everyone),
-        who_is_(std::move(who_is)),
-        state_(bounds) {
+  UnixClusterServer(bool everyone, Handlers handlers, const ServerBounds& bounds, WhoIs who_is)
+      : everyone_(everyone), who_is_(std::move(who_is)), state_(bounds) {
     state_.handlers = std::move(handlers);
-    accept();
   }
   ~UnixClusterServer() override {
-    asio::error_code ignored;
-    *alive_ = false;
-    acceptor_.close(ignored);
-    pause_.cancel();
-    ::unlink(path_.c_str());
+    listener_.reset();
     for (const auto& [number, one] : state_.connected) one->forget();
+  }
+
+  Status listen(asio::io_context& io, const std::string& path) {
+    auto listener = transport::LocalListener::listen(io, path, everyone_ ? 0666 : 0600,
+                                                     [this](ClusterSocket socket) { welcome(std::move(socket)); });
+    if (!listener.ok()) return listener.error();
+    listener_.emplace(std::move(*listener));
+    return {};
   }
 
   void send(std::uint64_t connection, const std::string& line) override {
@@ -355,20 +346,6 @@ class UnixClusterServer final : public ClusterServer {
   std::shared_ptr<Connected> find(std::uint64_t connection) const {
     const auto found = state_.connected.find(connection);
     return found == state_.connected.end() ? nullptr : found->second;
-  }
-
-  void accept() {
-    acceptor_.async_accept([this, alive = alive_](asio::error_code error, ClusterSocket socket) {
-      if (!*alive) return;
-      if (!error) {
-        welcome(std::move(socket));
-        return accept();
-      }
-      pause_.expires_after(kAcceptAgain);
-      pause_.async_wait([this, alive](asio::error_code) {
-        if (*alive) accept();
-      });
-    });
   }
 
   void welcome(ClusterSocket socket) {
@@ -414,40 +391,21 @@ class UnixClusterServer final : public ClusterServer {
     });
   }
 
-  std::string path_;
-  ClusterAcceptor acceptor_;
-  asio::steady_timer pause_;
   bool everyone_;
   WhoIs who_is_;
-  std::shared_ptr<bool> alive_ = std::make_shared<bool>(true);
   ServerState state_;
   std::uint64_t last_ = 0;
+  std::optional<transport::LocalListener> listener_;
 };
-
-Error cannot_serve(const std::string& path, const std::string& why) {
-  return {ErrorCode::kIo, "cannot listen on " + path + ": " + why};
-}
 
 }  // namespace
 
 Result<std::unique_ptr<ClusterServer>> ClusterServer::listen(asio::io_context& io, const std::string& directory,
                                                              bool everyone, Handlers handlers, ServerBounds bounds,
                                                              WhoIs who_is) {
-  const std::string path = socket_of_cluster(directory);
-  const auto address = transport::LocalAddress::of(path);
-  if (!address.ok()) return address.error();
-  asio::error_code error;
-  ClusterAcceptor acceptor(io);
-  acceptor.open(asio::local::stream_protocol(), error);
-  if (error) return cannot_serve(path, error.message());
-  if (::bind(acceptor.native_handle(), address->generic(), address->length()) != 0 ||
-      ::chmod(path.c_str(), everyone ? 0666 : 0600) != 0) {
-    return cannot_serve(path, std::strerror(errno));
-  }
-  acceptor.listen(asio::socket_base::max_listen_connections, error);
-  if (error) return cannot_serve(path, error.message());
-  return std::unique_ptr<ClusterServer>(std::make_unique<UnixClusterServer>(
-      io, path, std::move(acceptor), everyone, std::move(handlers), bounds, std::move(who_is)));
+  auto server = std::make_unique<UnixClusterServer>(everyone, std::move(handlers), bounds, std::move(who_is));
+  if (Status listens = server->listen(io, socket_of_cluster(directory)); !listens.ok()) return listens.error();
+  return std::unique_ptr<ClusterServer>(std::move(server));
 }
 
 }  // namespace elastictrain::cluster

@@ -40,6 +40,9 @@ namespace elastictrain::cluster {
 
 inline constexpr std::uint32_t kLeaseProtocol = 1;
 inline constexpr const char* kClusterSocketName = "cluster.sock";
+inline std::string socket_of_cluster(const std::string& directory) {
+  return directory + "/" + kClusterSocketName;
+}
 inline constexpr std::size_t kMaxLineBytes = 1u << 20;
 inline constexpr int kMaxMessageDepth = 8;
 inline constexpr std::size_t kMaxNameBytes = 255;

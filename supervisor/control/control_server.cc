@@ -1,9 +1,5 @@
 #include "supervisor/control/control_server.h"
 
-#include <sys/socket.h>
-#include <sys/stat.h>
-#include <unistd.h>
-
 #include <asio/buffer.hpp>
 #include <asio/error.hpp>
 #include <asio/error_code.hpp>
@@ -11,15 +7,14 @@
 #include <asio/read_until.hpp>
 #include <asio/steady_timer.hpp>
 #include <asio/write.hpp>
-#include <cerrno>
 #include <chrono>
 #include <cstdint>
-#include <cstring>
 #include <optional>
 #include <set>
 #include <utility>
 
 #include "supervisor/control/control_protocol.h"
+#include "supervisor/transport/local_listener.h"
 #include "supervisor/transport/local_socket.h"
 
 namespace elastictrain::control {
@@ -30,7 +25,6 @@ using Local = asio::local::stream_protocol;
 constexpr std::size_t kMaxClients = 64;
 constexpr std::chrono::seconds kRequestDeadline{10};  // for a whole request line
 constexpr std::chrono::seconds kAnswerDeadline{30};   // until the answer is read
-constexpr std::chrono::milliseconds kAcceptPause{50};
 
 class Client;
 
@@ -118,16 +112,30 @@ class Client : public std::enable_shared_from_this<Client> {
   bool closing_ = false;
 };
 
+// Clients that say nothing, or do not read, keep nobody out.
+void make_place(const Shared& shared) {
+  std::shared_ptr<Client> oldest;
+  for (const auto& client : shared.clients) {
+    const auto since = client->awaited_since();
+    if (since && (oldest == nullptr || *since < *oldest->awaited_since())) oldest = client;
+  }
+  if (oldest != nullptr) oldest->drop();
+}
+
+void welcome(Local::socket socket, const std::shared_ptr<Shared>& shared) {
+  const auto peer = transport::peer_of(socket.native_handle());
+  if (!peer || !transport::is_own(*peer)) return;
+  if (shared->clients.size() >= kMaxClients) make_place(*shared);
+  if (shared->clients.size() >= kMaxClients) return;
+  const auto client = std::make_shared<Client>(std::move(socket), shared);
+  shared->clients.insert(client);
+  client->read_request();
+}
+
 class UnixControlServer final : public ControlServer {
  public:
-  UnixControlServer(asio::io_context& io, std::string path, Local::acceptor acceptor, Handler handler)
-      : path_(std::move(path)),
-        acceptor_(std::make_shared<Local::acceptor>(std::move(acceptor))),
-        pause_(std::make_shared<asio::steady_timer>(io)),
-        shared_(std::make_shared<Shared>()) {
-    shared_->handler = std::move(handler);
-    accept(acceptor_, pause_, shared_);
-  }
+  UnixControlServer(transport::LocalListener listener, std::shared_ptr<Shared> shared)
+      : listener_(std::move(listener)), shared_(std::move(shared)) {}
   ~UnixControlServer() override {
     close();
     const auto clients = shared_->clients;
@@ -136,10 +144,7 @@ class UnixControlServer final : public ControlServer {
 
   void close() override {
     if (std::exchange(shared_->closed, true)) return;
-    asio::error_code ignored;
-    acceptor_->close(ignored);
-    pause_->cancel();
-    ::unlink(path_.c_str());
+    listener_.close();
     const auto clients = shared_->clients;
     for (const auto& client : clients) {
       if (!client->writing()) client->drop();
@@ -149,73 +154,21 @@ class UnixControlServer final : public ControlServer {
   std::size_t unsent() const override { return shared_->unsent; }
 
  private:
-  using Acceptor = std::shared_ptr<Local::acceptor>;
-  using Timer = std::shared_ptr<asio::steady_timer>;
-
-  static void accept(const Acceptor& acceptor, const Timer& pause, const std::shared_ptr<Shared>& shared) {
-    acceptor->async_accept([acceptor, pause, shared](asio::error_code error, Local::socket socket) {
-      if (shared->closed) return;
-      if (!error) {
-        welcome(std::move(socket), shared);
-        return accept(acceptor, pause, shared);
-      }
-      pause->expires_after(kAcceptPause);
-      pause->async_wait([acceptor, pause, shared](asio::error_code) {
-        if (!shared->closed) accept(acceptor, pause, shared);
-      });
-    });
-  }
-
-  // Clients that say nothing, or do not read, keep nobody out.
-  static void make_place(const Shared& shared) {
-    std::shared_ptr<Client> oldest;
-    for (const auto& client : shared.clients) {
-      const auto since = client->awaited_since();
-      if (since && (oldest == nullptr || *since < *oldest->awaited_since())) oldest = client;
-    }
-    if (oldest != nullptr) oldest->drop();
-  }
-
-  static void welcome(Local::socket socket, const std::shared_ptr<Shared>& shared) {
-    const auto peer = transport::peer_of(socket.native_handle());
-    if (!peer || !transport::is_own(*peer)) return;
-    if (shared->clients.size() >= kMaxClients) make_place(*shared);
-    if (shared->clients.size() >= kMaxClients) return;
-    const auto client = std::make_shared<Client>(std::move(socket), shared);
-    shared->clients.insert(client);
-    client->read_request();
-  }
-
-  std::string path_;
-  Acceptor acceptor_;
-  Timer pause_;
+  transport::LocalListener listener_;
   std::shared_ptr<Shared> shared_;
 };
-
-Error cannot_listen(const std::string& run_directory, const std::string& why) {
-  return Error{ErrorCode::kIo, "cannot listen on " + run_directory + "/" + kSocketName + ": " + why};
-}
 
 }  // namespace
 
 Result<std::unique_ptr<ControlServer>> serve(asio::io_context& io, const std::string& run_directory,
                                              ControlServer::Handler handler) {
-  const std::string path = run_directory + "/" + kSocketName;
-  const auto address = transport::LocalAddress::of(path);
-  if (!address.ok()) return address.error();
-  asio::error_code error;
-  Local::acceptor acceptor(io);
-  acceptor.open(Local(), error);
-  if (error) return cannot_listen(run_directory, error.message());
-  // The directory is accessible to its owner only, so no other user can connect between these calls.
-  if (::bind(acceptor.native_handle(), address->generic(), address->length()) != 0 ||
-      ::chmod(path.c_str(), 0600) != 0) {
-    return cannot_listen(run_directory, std::strerror(errno));
-  }
-  acceptor.listen(asio::socket_base::max_listen_connections, error);
-  if (error) return cannot_listen(run_directory, error.message());
-  return std::unique_ptr<ControlServer>(
-      std::make_unique<UnixControlServer>(io, path, std::move(acceptor), std::move(handler)));
+  auto shared = std::make_shared<Shared>();
+  shared->handler = std::move(handler);
+  auto listener =
+      transport::LocalListener::listen(io, run_directory + "/" + kSocketName, 0600,
+                                       [shared](Local::socket socket) { welcome(std::move(socket), shared); });
+  if (!listener.ok()) return listener.error();
+  return std::unique_ptr<ControlServer>(std::make_unique<UnixControlServer>(std::move(*listener), std::move(shared)));
 }
 
 }  // namespace elastictrain::control

@@ -67,6 +67,11 @@ OwnedDescriptor::~OwnedDescriptor() {
 
 OwnedDescriptor::OwnedDescriptor(OwnedDescriptor&& other) noexcept : value_(std::exchange(other.value_, -1)) {}
 
+OwnedDescriptor& OwnedDescriptor::operator=(OwnedDescriptor&& other) noexcept {
+  std::swap(value_, other.value_);
+  return *this;
+}
+
 Result<LocalAddress> LocalAddress::of(const std::string& path) {
   if (path.size() < sizeof(sockaddr_un::sun_path)) return LocalAddress(OwnedDescriptor(), path);
   const std::size_t slash = path.rfind('/');

@@ -23,7 +23,7 @@ class OwnedDescriptor {
   explicit OwnedDescriptor(int opened = -1) : value_(opened) {}
   ~OwnedDescriptor();
   OwnedDescriptor(OwnedDescriptor&& other) noexcept;
-  OwnedDescriptor& operator=(OwnedDescriptor&&) = delete;
+  OwnedDescriptor& operator=(OwnedDescriptor&& other) noexcept;
   int value() const { return value_; }
 
  private:

@@ -15,7 +15,7 @@
 #include <string>
 #include <vector>
 
-#include "supervisor/cluster/cluster_directory.h"
+#include "supervisor/cluster/lease_protocol.h"
 #include "supervisor/transport/local_socket.h"
 #include "tests/support/temporary_directory.h"
 
