@@ -343,6 +343,10 @@ static void restore_roster(Run& run, const Resumed& event) {
     if (run.roster.agent(place.agent) == nullptr) continue;
     Worker& worker = run.roster.restore_worker(place.worker, {place.agent, place.slot});
     if (run.end.finished.contains(place.worker)) worker.assignment = Assignment::kFinished;
+    if (place.left) {
+      worker.assignment = Assignment::kLeft;
+      expect_exit(run, worker);
+    }
     worker.is_first =
         event.first ? place.worker == *event.first : !event.members.empty() && place.worker == event.members.front();
     worker.may_lead = worker.is_first && run.settings.keeps_first;
@@ -370,8 +374,8 @@ static void restore_generation(Run& run, const Resumed& event) {
   std::set<WorkerId> once;
   const auto assignment = [&](WorkerId id, std::uint32_t share) {
     Worker* worker = run.roster.worker(id);
-    if (worker == nullptr) {
-      // Its exit was recorded, but not the consequence; if it had finished there is none.
+    if (worker == nullptr || worker->left()) {
+      // Its end was recorded, but not the consequence; if it had finished there is none.
       run.takeover.unsettled = run.takeover.unsettled || !run.end.finished.contains(id);
       return;
     }

@@ -284,6 +284,9 @@ class Story {
       place.noticed = name == "noticed";
     } else if (name == "finished") {
       event.finished.push_back(worker(item));
+    } else if (name == "left") {
+      const auto is_it = [&](const Resumed::WorkerPlace& place) { return place.worker == worker(item); };
+      std::find_if(event.workers.begin(), event.workers.end(), is_it)->left = true;
     } else if (name == "unsettled" && item != "nobody") {
       event.unsettled_members.push_back(worker(item));
     }

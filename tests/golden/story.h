@@ -25,8 +25,8 @@
 //   fire in their order) | view resumed generation=3 issued=4 agents=A:2,B:2 workers=w1@a1:0,w2@a2:0 members=w1,w2
 //   lineage=1@1,3@121 target=2
 //           unsettled=w3 (or: unsettled=nobody) lease=7:2 (version:slots) only=0,2 (slots of the last agent's host)
-//           drained=a2 (its host, and it has ended) noticed=a2 (the same, by its own notice): the first input of a
-//           story
+//           left=w3 (of workers=) drained=a2 (its host, and it has ended) noticed=a2 (the same, by its own notice): the
+//           first input of a story
 #pragma once
 
 #include <string>

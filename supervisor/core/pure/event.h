@@ -128,6 +128,7 @@ struct Resumed {
     WorkerId worker;
     AgentId agent;
     std::uint32_t slot = 0;
+    bool left = false;  // in order, for good; its last messages may be missing
   };
   std::vector<AgentPlace> agents;
   std::vector<WorkerPlace> workers;  // all that were started and whose exit is not known

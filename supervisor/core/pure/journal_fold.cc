@@ -165,6 +165,11 @@ void JournalFold::on(const record::Spawn& about) {
   if (state_.agents.contains(worker.agent)) state_.workers[worker.worker] = worker;
 }
 
+void JournalFold::on(const record::Left& about) {
+  const auto found = state_.workers.find(about.worker);
+  if (found != state_.workers.end()) found->second.left = true;
+}
+
 void JournalFold::on(const record::Finished& about) {
   state_.finished.insert(about.worker);
   if (ends_before_the_boundary()) state_.committed.reset();

@@ -117,6 +117,7 @@ class JournalFold {
   void on(const record::SpawnFailed& about) { state_.workers.erase(about.worker); }
   void on(const record::SpawnLost& about) { state_.workers.erase(about.worker); }
   void on(const record::Vanished& about) { state_.workers.erase(about.worker); }
+  void on(const record::Left& about);
   void on(const record::Finished& about);
   void on(const record::PlainRestart& about) { state_.plain_restarts = about.count; }
   void on(const record::ResizeRequested& about);

@@ -43,6 +43,19 @@ TEST_CASE("a host that leaves a lease is known until it has ended, even if its a
   CHECK(agents.front().drain);
 }
 
+TEST_CASE("a worker that has left is known as that until its exit is") {
+  const Record offered = record::HostOffered{"a", 2, AgentId{1}, {}};
+  const Record spawned = record::Spawn{WorkerId{7}, "a", AgentId{1}, 0};
+  const Record left = record::Left{WorkerId{7}, 2, 8};
+  CHECK_FALSE(fold_of({opened_with(2), offered, spawned}).workers.front().left);
+  const auto workers = fold_of({opened_with(2), offered, spawned, left}).workers;
+  REQUIRE(workers.size() == 1);
+  CHECK(workers.front().left);
+  record::Exited exited;
+  exited.worker = WorkerId{7};
+  CHECK(fold_of({opened_with(2), offered, spawned, left, exited}).workers.empty());
+}
+
 TEST_CASE("a change that some workers had adopted begins the generation only for the supervisor that planned it") {
   record::Prepare plan;
   plan.generation = 2;
