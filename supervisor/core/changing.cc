@@ -284,9 +284,9 @@ void on_message(Run& run, Worker& worker, const protocol::WorkerActive& message)
   run.probation.active(worker.id, message.first_step);
   const bool of_change = run.change.stage == Stage::kCommitted && message.generation == run.change.generation;
   const bool first = run.training.remember(message.generation, message.first_step);
-  // What generations before this one used from here on is void; a planned change from one to the next leaves nothing
-  // void.
-  if (first && (run.training.restarting || !of_change)) {
+  // What generations before this one used from here on is void, also that of one whose record was lost before this run
+  // started anew; a planned change from one to the next leaves nothing void.
+  if (first && (run.training.restarting || run.training.generation == 0 || !of_change)) {
     fence_accounts(run, {message.generation, message.first_step});
   }
   const bool awaited = of_change && run.change.waiting.erase(worker.id) > 0;

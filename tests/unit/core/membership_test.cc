@@ -269,6 +269,7 @@ TEST_CASE("audit records find samples that count twice, and the end sums them up
   Scene run(Scene::settings(1, 1));
   run.train(1, 1);
   protocol::AuditStep step;
+  step.generation = 1;
   step.step = 1;
   step.count = 32;
   run.say(1, protocol::WorkerAudit{{step}});
@@ -364,6 +365,28 @@ TEST_CASE("a generation whose record was lost with a machine is fenced by every 
     return journal != nullptr && journal->record.is<record::AuditViolation>();
   });
   CHECK(is_clean);
+}
+
+// A power cut took the record of generation 1 with its only worker; the run starts anew, from its first sample.
+TEST_CASE("what a generation used whose record and state were lost does not count beside a new start") {
+  Scene run(Scene::settings(1, 1));
+  Resumed resumed;
+  resumed.issued = 10'000;
+  resumed.last_worker = 10'000;
+  resumed.unsettled = true;
+  resumed.target = 1;
+  const protocol::WorkerAudit lost{{{.generation = 1, .step = 1, .first_position = 0, .count = 32}}, 1};
+  resumed.audits = {{WorkerId{1}, lost}};
+  run.feed(resumed);
+  run.feed(HostsOffered{{{"A", 1}}});
+  run.feed(AgentConnected{AgentId{1}});
+  run.ready(10'001);
+  const Generation begun = run.plan_.generation;
+  REQUIRE(begun > 10'000);
+  run.say(10'001, protocol::WorkerPrepared{begun});
+  run.say(10'001, protocol::WorkerActive{begun, 1, 0});
+  run.say(10'001, protocol::WorkerAudit{{{.generation = begun, .step = 1, .first_position = 0, .count = 32}}, 1});
+  CHECK(run.last_.empty());
 }
 
 TEST_CASE("a worker that left while there was no supervisor is not a loss") {
