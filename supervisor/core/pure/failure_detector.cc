@@ -221,8 +221,8 @@ std::optional<HangDetector::Over> HangDetector::judge(WorkerId worker, const Rec
   if (record.heartbeat.phase != protocol::ProgramPhase::kNone) return judge_phase(record);
   if (const auto over = judge_unassigned(record)) return over;
   if (const auto over = judge_step(worker, record)) return over;
-  if (record.still < settings_.hang_max || place == StepPlace::kHalted || waits_for_members(record))
-    return std::nullopt;
+  const bool waits_for_assignment = place == StepPlace::kHalted && record.heartbeat.generation < generation_;
+  if (record.still < settings_.hang_max || waits_for_assignment || waits_for_members(record)) return std::nullopt;
   const char* why =
       place == StepPlace::kOutside || place == StepPlace::kUpdating ? kUnannounced : "it makes no progress at all";
   return Over{record.still, settings_.hang_max, why, used(record.cpu, record.cpu_when_moved)};

@@ -80,7 +80,8 @@ class FailureDetector {
 //               step first
 //   phase_timeout  a phase that the program has announced (WorkerHeartbeat::phase), in a step or not. Only a process
 //               that is stopped or silent as a whole is judged meanwhile
-//   hang_max    everything else: no learned step time yet, starting, between steps (data, evaluation), a checkpoint,
+//   hang_max    everything else: no learned step time yet, starting, halted with its new assignment taken (it joins
+//               again, from another worker's state), between steps (data, evaluation), a checkpoint,
 //               behind the sums of a step (others have committed it, or there are none), no worker is delayed, all are
 //               stopped at once. A worker that has its first assignment and waits for workers that have not taken
 //               theirs counts as waiting in an all-reduce

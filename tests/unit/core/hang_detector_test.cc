@@ -513,6 +513,22 @@ TEST_CASE("consecutive recoveries do not hide a worker that does not take its as
   }
 }
 
+TEST_CASE("a worker that joins again from another one's state, and does not come to its first step, is detected") {
+  TrainingRun run(2, Millis(100));
+  run.run_for(Millis(20'000));
+  run.detector_.hold();
+  run.sits(1, StepPlace::kHalted, 1.0);
+  run.others_wait();
+  run.run_for(Millis(5000));
+  run.assignment(3, {WorkerId{1}, WorkerId{2}});
+  run.run_for(Millis(50'000));
+  const auto findings = run.run_for(Millis(20'000));
+  REQUIRE_FALSE(findings.empty());
+  CHECK(findings.back().kind == Kind::kGuilty);
+  CHECK(findings.back().worker == WorkerId{1});
+  CHECK(findings.back().limit_ms == 60'000);
+}
+
 TEST_CASE("the time in which a recovery was blocked counts against no worker") {
   TrainingRun run(2, Millis(100));
   run.run_for(Millis(20'000));
