@@ -19,6 +19,11 @@ void Scenario::resume_supervisor() {
            std::to_string(resumed.issued) + ", " + std::to_string(resumed.workers.size()) + " workers" +
            (resumed.unsettled ? ", unsettled" : "");
   });
+  // The record of the start was lost with a machine, and with another one whatever state there was.
+  const bool anybody_trained = std::any_of(world_->workers.begin(), world_->workers.end(), [](const auto& entry) {
+    return entry.second->machine().committed_step() > 0;
+  });
+  start_forgotten_ = resumed.generation == 0 && !anybody_trained;
   world_->oracle.forget_requests();
   world_->supervisor = std::make_unique<SupervisorProcess>(*world_);
   world_->supervisor->take_over(resumed);

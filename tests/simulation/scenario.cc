@@ -185,7 +185,7 @@ bool Scenario::hosts_go_away() const {
 
 bool Scenario::status_is_explained() const {
   const int status = this->status();
-  const bool trained = world_->oracle.surviving_steps() > 0;
+  const bool trained = world_->oracle.surviving_steps() > 0 && !start_forgotten_;
   if (status == 0) return world_->finished || stop_requested_;
   if (stop_requested_) return true;
   if (!trained) return true;  // a failure at the start ends the run

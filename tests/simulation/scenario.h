@@ -108,6 +108,7 @@ class Scenario {
   bool kills_supervisor_at_the_end_ = false;
   bool healed_ = false;
   bool stop_requested_ = false;
+  bool start_forgotten_ = false;  // no record and no worker shows that the run has trained
   bool crashed_by_itself_ = false;
   std::uint32_t target_ = 0;  // 0: none yet
   std::ptrdiff_t hidden_losses_ = 0;
