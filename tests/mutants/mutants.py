@@ -26,6 +26,7 @@ CORE_TEST, GOLDEN = "core_test", "golden_test"
 RENDEZVOUS, CONTRACT, KEEP, LIFE = "comm_rendezvous", "comm_contract", "comm_keep", "comm_life_cycle"
 COMM_PARTS, DECIDING = "comm_parts", "cluster_deciding_test"
 STATE, CHECKPOINTS, LINES, PARTS = "unit_train_state", "unit_checkpoint", "unit_transport", "unit_train_machine"
+HANDOVERS = "unit_interleavings"
 
 
 def session(*sources):
@@ -49,6 +50,13 @@ MUTANTS = {
     "repeated_samples_pass": (CORE + "ending.cc", "add(audit.repeated,", "add(MUTANT ? 0 : audit.repeated,", CORE_TEST),
     "unequal_hashes_pass": (CORE + "ending.cc", "add(audit.unequal_hashes,", "add(MUTANT ? 0 : audit.unequal_hashes,",
                             CORE_TEST),
+    "lost_start_counts": (CORE + "changing.cc", "run.training.generation == 0 || !of_change",
+                          "(!MUTANT && run.training.generation == 0) || !of_change", CORE_TEST),
+    "who_left_is_forgotten": (CORE + "pure/journal_fold.cc", "found->second.left = true;", "found->second.left = !MUTANT;",
+                              CORE_TEST),
+    "joins_again_for_ever": (CORE + "pure/failure_detector.cc",
+                             "place == StepPlace::kHalted && record.heartbeat.generation < generation_;",
+                             "place == StepPlace::kHalted && (MUTANT || record.heartbeat.generation < generation_);", CORE_TEST),
     "other_seed_joins": (CORE + "starting.cc", "if (mine.seed != theirs.seed)", "if (!MUTANT && mine.seed != theirs.seed)",
                          CORE_TEST),
     "other_shuffle_joins": (CORE + "starting.cc", "if (mine.shuffle != theirs.shuffle)",
@@ -213,6 +221,17 @@ MUTANTS = {
     "handshakes_without_a_deadline": (TRANSPORT + "listener.cc", "place->handshake->start(options_.handshake_timeout);",
                                       "place->handshake->start(MUTANT ? std::chrono::hours(1) : "
                                       "std::chrono::milliseconds(options_.handshake_timeout));", LINES),
+    # What the threads of a session hand over to one another, and the claim of a directory.
+    "bucket_is_not_awaited": (SESSION + "step_buckets.cc", "queue_.empty() && !busy_;", "queue_.empty() && (MUTANT || !busy_);",
+                              HANDOVERS),
+    "dropped_build_is_told": (SESSION + "communicator_builder.cc", "if (entry->cancel.cancelled()) {",
+                              "if (!MUTANT && entry->cancel.cancelled()) {", HANDOVERS),
+    "answer_wakes_nobody": (SESSION + "board.cc", "return changed_.notify_all();",
+                            "return MUTANT ? void() : changed_.notify_all();", HANDOVERS),
+    "copy_is_not_awaited": (CHECKPOINT + "checkpointer.cc", "shared_->copying.wait(true);",
+                            "if (!MUTANT) shared_->copying.wait(true);", HANDOVERS),
+    "listener_is_overlooked": (TRANSPORT + "owned_directory.cc", "|| has_listener(socket)", "|| (!MUTANT && has_listener(socket))",
+                               LINES),
 }
 
 

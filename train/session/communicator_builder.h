@@ -58,7 +58,8 @@ Result<std::unique_ptr<comm::Communicator>> reach_device(std::unique_ptr<comm::C
 // those of past ones. The worker machine decides what is built when (worker_machine.h).
 //
 // Ownership: the control plane. Thread: all calls from any thread; one builder thread of its own, created with the
-// first build. Failure: `done` receives the reason of a failed build; it is not called for a dropped one.
+// first build. Failure: `done` receives the reason of a failed build. It is not called for one that was dropped before
+// it was ready; one that is dropped at that moment may still be told.
 
 class CommunicatorBuilder {
  public:
