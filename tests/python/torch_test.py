@@ -349,6 +349,9 @@ class Training(unittest.TestCase):
         model(DATA.tensors[0]).sum().backward()
         optimizer.step()
         self.assertFalse([pid for pid in loaders if state_of(pid) not in "ZX"], "a loader process of the first run is left")
+        deadline = time.monotonic() + 20  # the threads that feed loaders end a moment later
+        while threading.active_count() > before and time.monotonic() < deadline:
+            time.sleep(0.05)
         self.assertLessEqual(threading.active_count(), before)
 
     def test_a_run_that_was_closed_by_another_says_so(self):
