@@ -138,14 +138,18 @@ TestWorkerOptions with_collectives_in_steps() {
   return with_values_in_steps<Round>();
 }
 
-// Notes how often a loss ended them.
-TestWorkerOptions with_collectives_between_steps() {
+// Notes how often a loss ended them. `dies_behind`: the step behind which it is killed, when all have begun theirs: one
+// that is killed before may take the end of the step's own sums with it.
+TestWorkerOptions with_collectives_between_steps(Step dies_behind = 0) {
   TestWorkerOptions options;
   const auto interrupted = std::make_shared<int>(0);
-  options.between_steps = [interrupted](Session& session, std::uint64_t) {
+  options.between_steps = [interrupted, dies_behind](Session& session, std::uint64_t step) {
     if (session.outcome() != Outcome::kRunning) return;
     try {
       Round round(session);
+      session.reduce_values(&round.sum, 1, DataType::kInt64, Operation::kMax);
+      if (step == dies_behind) ::kill(::getpid(), SIGKILL);
+      round.sum = session.rank() + 1;
       round.share(session);
       round.check();
     } catch (const SessionInterrupted& error) {
@@ -354,7 +358,11 @@ TEST_CASE("collectives between steps") {
 TEST_CASE("a loss ends a collective between steps, and training goes on, with a spare or without one") {
   for (const bool with_spare : {false, true}) {
     FakeRun run(with_collectives_between_steps());
-    const auto workers = run.lose_last_of_three(Moment::kOutside, with_spare);
+    const std::vector<WorkerId> workers{run.spawn_ready(), run.spawn_ready(),
+                                        run.spawn_ready(with_collectives_between_steps(6))};
+    run.change_to(workers);
+    run.wait_exit(workers[2]);
+    run.recover(with_spare ? std::vector<WorkerId>{run.spawn_ready()} : std::vector<WorkerId>{});
     run.wait_step(workers[0], 20);
     CHECK(run[workers[0]].notes["interrupted"] == "1");
     run.stop_and_check();
