@@ -263,8 +263,8 @@ void yield() {
   if (self != nullptr) scheduler->pass(*self);
 }
 
-std::uint64_t chosen(std::uint64_t count) {
-  return scheduler->choose(count);
+std::chrono::nanoseconds skipped() {
+  return std::chrono::nanoseconds(scheduler->ahead_ns());
 }
 
 }  // namespace elastictrain::test

@@ -11,6 +11,7 @@
 // process aborts, and says of each thread what it waits for.
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <functional>
 
@@ -22,7 +23,7 @@ void run_interleaved(std::uint64_t seed, const std::function<void()>& body);
 // Another thread may go on here.
 void yield();
 
-// 0 to count - 1, by the seed.
-std::uint64_t chosen(std::uint64_t count);
+// The time that was skipped so far because nobody could go on before a deadline.
+std::chrono::nanoseconds skipped();
 
 }  // namespace elastictrain::test
