@@ -48,8 +48,7 @@ Result<transport::OwnedDescriptor> connect_to_cluster(const std::string& directo
 
 // Also if it is too busy to say so.
 bool is_running(const std::string& directory) {
-  const auto socket = transport::connect_local(cluster::socket_of_cluster(directory));
-  return socket.ok() || socket.error().code == ErrorCode::kTimeout;
+  return transport::has_listener(cluster::socket_of_cluster(directory));
 }
 
 Error closed_by(const std::string& directory) {

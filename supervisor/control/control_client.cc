@@ -39,9 +39,7 @@ Result<std::string> ask(const std::string& run_directory, const std::string& req
 }
 
 bool is_live(const std::string& run_directory) {
-  const auto socket = transport::connect_local(socket_of(run_directory));
-  // A listener whose queue is full is running, too.
-  return socket.ok() || socket.error().code == ErrorCode::kTimeout;
+  return transport::has_listener(socket_of(run_directory));
 }
 
 std::vector<std::string> list_runs(const std::string& state_directory) {

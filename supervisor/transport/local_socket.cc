@@ -122,6 +122,11 @@ Result<OwnedDescriptor> connect_local(const std::string& path) {
   return Error{ErrorCode::kIo, std::strerror(errno)};
 }
 
+bool has_listener(const std::string& path) {
+  const auto socket = connect_local(path);
+  return socket.ok() || socket.error().code == ErrorCode::kTimeout;
+}
+
 Result<std::string> exchange_lines(int socket, const std::string& line, Clock::time_point deadline) {
   const Status sent = send_line(socket, line + "\n", deadline);
   if (!sent.ok() && sent.error().code != ErrorCode::kPeerLost) return sent.error();

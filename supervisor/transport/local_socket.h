@@ -59,6 +59,8 @@ bool is_own(const Peer& peer);
 // Connects at once or not at all: kUnavailable where nobody listens, kTimeout where the queue of a stopped or busy
 // listener is full. The socket does not block.
 Result<OwnedDescriptor> connect_local(const std::string& path);
+// Also one whose queue is full.
+bool has_listener(const std::string& path);
 
 // Sends the line, without its line end, and returns the line that comes back. kTimeout: not until the deadline.
 // kPeerLost: the other end closed the connection.

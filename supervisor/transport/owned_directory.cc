@@ -37,12 +37,6 @@ Status protect(const DirectoryRequest& request) {
   return cannot("protect", request.path, request.advice);
 }
 
-// A listener whose queue is full is there, too.
-bool has_listener(const std::string& socket) {
-  const auto connected = connect_local(socket);
-  return connected.ok() || connected.error().code == ErrorCode::kTimeout;
-}
-
 }  // namespace
 
 std::string name_of_user(uid_t user) {
