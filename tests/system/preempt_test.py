@@ -38,7 +38,10 @@ def everyone(run, seed):
 
 
 def agents_of(run):
-    return [pid for pid in run.processes() if command_of(pid).split()[1:2] == ["agent"] and process_parent(pid) == run.process.pid]
+    """In the order in which they came, which is not that of their pids where those have begun anew."""
+    came = {event["pid"]: order for order, event in enumerate(run.events("agent_hello"))}
+    agents = [pid for pid in run.processes() if command_of(pid).split()[1:2] == ["agent"] and process_parent(pid) == run.process.pid]
+    return sorted(agents, key=came.__getitem__)
 
 
 class EveryHost(Case):
