@@ -175,6 +175,12 @@ void JournalFold::on(const record::Finished& about) {
   if (ends_before_the_boundary()) state_.committed.reset();
 }
 
+// A change that is in progress when the run ends at once has no other record.
+void JournalFold::on(const record::Ending& about) {
+  state_.ending = true;
+  if (about.now && (state_.committed || state_.open_fence)) state_.gap = true;
+}
+
 // All members have finished before one of them reached the boundary of the committed change: it does not happen.
 bool JournalFold::ends_before_the_boundary() const {
   if (!state_.committed || state_.open_fence || state_.now.members.empty()) return false;

@@ -144,7 +144,7 @@ class JournalFold {
   void on(const record::StateLost& about);
   void on(const record::JournalGap& about);
   void on(const record::RunState& about);
-  void on(const record::Ending&) { state_.ending = true; }
+  void on(const record::Ending& about);
   void on(const record::End&) { state_.ended = true; }
   void on(const record::RunClosed&) { state_.ended = true; }
 

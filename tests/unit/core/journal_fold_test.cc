@@ -75,6 +75,23 @@ TEST_CASE("a change that some workers had adopted begins the generation only for
   CHECK(lineage_after(record::RunResumed{}) == 0);
 }
 
+TEST_CASE("a run that was to end at once in the middle of a change is unsettled, even if its members finish") {
+  record::GenerationComplete complete;
+  complete.generation = 1;
+  complete.members = {WorkerId{1}};
+  record::Prepare first;
+  first.generation = 1;
+  first.members = complete.members;
+  first.shares = {8};
+  record::Prepare stop;
+  stop.generation = 2;
+  stop.previous = 1;
+  const record::Commit commit{2, 0, ""};
+  const record::Finished finished{WorkerId{1}, 21};
+  CHECK_FALSE(fold_of({opened_with(1), first, complete, stop, commit, finished}).unsettled);
+  CHECK(fold_of({opened_with(1), first, complete, stop, commit, record::Ending{"late", true}, finished}).unsettled);
+}
+
 TEST_CASE("a run that lost its state before its first step was on disk starts again under a later supervisor, too") {
   record::Commit commit{1, 1, ""};
   const Record lost = record::StateLost{2, 0, true, "the host lost its power"};
