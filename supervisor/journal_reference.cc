@@ -52,7 +52,8 @@ constexpr std::array<std::string_view, 33> kWarnings{"connection_rejected",
 
 constexpr std::array<std::string_view, 4> kErrors{"failed", "audit_violation", "invariant_broken", "state_lost"};
 
-constexpr std::array<std::string_view, 7> kTroubleNotes{protocol::kCheckpointFailed,
+constexpr std::array<std::string_view, 8> kTroubleNotes{protocol::kHeldNote,
+                                                        protocol::kCheckpointFailed,
                                                         protocol::kCheckpointFencedOut,
                                                         protocol::kCheckpointSkipped,
                                                         protocol::kNotesDropped,

@@ -286,7 +286,9 @@ void add_failure_keys(std::vector<KeySpec>& keys) {
               "maximum time to wait for hosts while fewer than workers.min workers are left"),
           failure_time<&F::halt_timeout_ms>(
               "failures.halt_timeout_ms", "milliseconds", 100,
-              "maximum time for the survivors of a loss to halt; a survivor that does not is terminated"),
+              "maximum time for the survivors of a loss to halt, or twice the time of the last build; a survivor that "
+              "does not "
+              "is terminated, unless the state would be lost with it: then hang_max_ms more"),
           failure_time<&F::reconnect_grace_ms>(
               "failures.reconnect_grace_ms", "milliseconds", 0,
               "time for a broken connection to come back once survivors miss its workers"),

@@ -122,6 +122,7 @@ void prepare_change(Run& run) {
   run.change.waiting = {to.begin(), to.end()};
   run.change.failed.clear();
   run.change.any_active = false;
+  run.change.prepared_at = run.out.now();
   run.change.timer = run.out.arm({TimerKind::kPrepare, {}, {}}, run.out.now() + run.settings.prepare_timeout);
   run.change.plan = plan;
   run.out.send(to, protocol::Prepare{std::move(plan)});
@@ -152,6 +153,7 @@ void commit_change(Run& run) {
            "a change is committed when every worker is prepared");
   ET_CHECK(run.change.generation > run.training.generation, "generations only rise");
   run.out.cancel(run.change.timer);
+  run.training.build_time = std::chrono::duration_cast<Millis>(run.out.now() - run.change.prepared_at);
   const std::vector<WorkerId> to = addressees(run);
   run.out.journal(record::Commit{run.change.generation, run.change.members.size(), run.change.reason}, true);
   keep_leavers(run);

@@ -48,6 +48,16 @@ static void merge_change(Run& run) {
   run.recovery.order = std::move(order);
 }
 
+// The end of a communicator takes about as long as its build: both meet other ranks and the network.
+static Millis halt_limit(const Run& run) {
+  return std::max(run.settings.failures.halt_timeout, 2 * run.training.build_time);
+}
+
+static void arm_halt_timer(Run& run, Millis limit) {
+  run.out.cancel(run.recovery.halt_timer);
+  run.recovery.halt_timer = run.out.arm({TimerKind::kHalt, {}, {}}, run.out.now() + limit);
+}
+
 static void begin_recovery(Run& run, const std::string& why) {
   ET_CHECK(!run.end.over, "a run that has ended loses nothing");
   if (run.change.stage == Stage::kPreparing) cancel_change(run, why.empty() ? "a recovery begins" : why);
@@ -61,13 +71,16 @@ static void begin_recovery(Run& run, const std::string& why) {
   ET_CHECK(run.training.fence > run.training.generation, "a fence is newer than what it ends");
   run.training.set_members(run.recovery.living(run.roster));
   run.recovery.waiting = {run.training.members.begin(), run.training.members.end()};
-  for (auto& [id, worker] : run.roster.workers()) worker.halted.reset();
+  run.recovery.state_until.reset();
+  for (auto& [id, worker] : run.roster.workers()) {
+    worker.halted.reset();
+    worker.held.clear();
+  }
   run.out.journal(
       record::Abort{run.recovery.fence, run.training.generation, run.recovery.cause(), run.training.members}, true);
   if (!run.training.members.empty())
     run.out.send(run.training.members, protocol::Abort{run.recovery.fence, run.recovery.cause()});
-  run.out.cancel(run.recovery.halt_timer);
-  run.recovery.halt_timer = run.out.arm({TimerKind::kHalt, {}, {}}, run.out.now() + run.settings.failures.halt_timeout);
+  arm_halt_timer(run, halt_limit(run));
   run.out.look_again();
 }
 
@@ -95,6 +108,15 @@ static void halted_by_itself(Run& run, Worker& worker, const protocol::WorkerHal
   if (!run.recovery.active() || run.change.stage == Stage::kCommitted) want_recovery(run, "");
 }
 
+static bool can_go_on_without_others(const Run& run) {
+  const std::vector<WorkerId> living = run.recovery.living(run.roster);
+  return std::any_of(living.begin(), living.end(), [&](WorkerId id) {
+    const Worker& worker = *run.roster.worker(id);
+    const bool holds = worker.halted && worker.halted->has_state && worker.halted->in_loop;
+    return holds && !run.roster.agent(worker.agent)->cut_off;
+  });
+}
+
 void on_message(Run& run, Worker& worker, const protocol::WorkerHalted& message) {
   if (message.disagrees) return on_disagreement(run, worker, message);
   const bool is_stray = !worker.assigned() && !worker.dying() && message.in_loop && message.generation != 0;
@@ -108,23 +130,58 @@ void on_message(Run& run, Worker& worker, const protocol::WorkerHalted& message)
   if (run.recovery.waiting.erase(worker.id) == 0) return;
   worker.halted = message;
   journal_halted(run, worker, message);
-  if (run.recovery.waiting.empty()) run.out.look_again();
+  if (run.recovery.waiting.empty()) return run.out.look_again();
+  if (run.recovery.state_until && can_go_on_without_others(run)) arm_halt_timer(run, halt_limit(run));
+}
+
+void device_holds(Run& run, Worker& worker, const std::string& why) {
+  if (run.change.stage != Stage::kHalting || !run.recovery.waiting.contains(worker.id)) return;
+  worker.held = why;
+  run.out.tell(Tell::Level::kWarning, name_of(run, worker) + " cannot halt yet: " + why);
+}
+
+// The state would be lost with them: all may be slow, where a network or a library is. False: that time is over, too.
+static bool wait_for_state(Run& run) {
+  if (!run.recovery.state_until) {
+    const Millis limit = std::max(run.settings.failures.hang_max, halt_limit(run));
+    run.recovery.state_until = run.out.now() + limit;
+    run.out.tell(Tell::Level::kWarning, "no worker that holds the state has left its step within " +
+                                            protocol::duration_text(halt_limit(run)) +
+                                            ": none is ended before one has, for at most " +
+                                            protocol::duration_text(limit) + " more (failures.hang_max_ms)");
+  }
+  const auto left = std::chrono::ceil<Millis>(*run.recovery.state_until - run.out.now());
+  if (left.count() <= 0) return false;
+  arm_halt_timer(run, std::min(left, halt_limit(run)));
+  return true;
+}
+
+// Hosts of late workers that cannot be reached are lost.
+static void lose_late_hosts(Run& run) {
+  const std::set<WorkerId> late(run.recovery.waiting.begin(), run.recovery.waiting.end());
+  for (WorkerId id : late) {
+    const Worker* worker = run.roster.worker(id);
+    if (worker == nullptr || run.end.mode == EndMode::kNow) continue;
+    Agent& agent = *run.roster.agent(worker->agent);
+    if (agent.cut_off) lose_agent(run, agent, agent.lost_reason);
+  }
 }
 
 void halt_timed_out(Run& run) {
   run.recovery.halt_timer = 0;
   if (run.change.stage != Stage::kHalting) return;
+  lose_late_hosts(run);
   const std::set<WorkerId> late(run.recovery.waiting.begin(), run.recovery.waiting.end());
+  if (late.empty() || run.end.mode == EndMode::kNow) return;
+  if (!can_go_on_without_others(run) && wait_for_state(run)) return;
+  const auto& until = run.recovery.state_until;
+  const bool waited = until && run.out.now() >= *until;
+  const std::string limit = protocol::duration_text(waited ? run.settings.failures.hang_max : halt_limit(run));
   for (WorkerId id : late) {
     Worker* worker = run.roster.worker(id);
     if (worker == nullptr || run.end.mode == EndMode::kNow) continue;
-    Agent& agent = *run.roster.agent(worker->agent);
-    if (agent.cut_off) {
-      lose_agent(run, agent, agent.lost_reason);
-      continue;
-    }
-    end_hung(run, *worker,
-             "did not leave its step within " + protocol::duration_text(run.settings.failures.halt_timeout));
+    const std::string why = worker->held.empty() ? "" : " (" + worker->held + ")";
+    end_hung(run, *worker, "did not leave its step within " + limit + why);
   }
 }
 

@@ -18,7 +18,11 @@ void want_recovery(Run& run, const std::string& why);
 // less.
 void recover(Run& run);
 void on_message(Run& run, Worker& worker, const protocol::WorkerHalted& message);
+// A worker that holds the state and has answered can continue, so those that are late are ended. Without one nobody is,
+// for failures.hang_max.
 void halt_timed_out(Run& run);
+// The worker cannot answer yet, since its device works for the collective that was ended.
+void device_holds(Run& run, Worker& worker, const std::string& why);
 // While a recovery is in progress nothing else changes; the desired state is looked at again afterwards.
 void advance_recovery(Run& run);
 void shortage_expired(Run& run);

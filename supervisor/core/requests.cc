@@ -13,6 +13,7 @@
 #include "supervisor/core/pure/message_text.h"
 #include "supervisor/core/pure/swap_plan.h"
 #include "supervisor/core/reconciling.h"
+#include "supervisor/core/recovering.h"
 #include "supervisor/core/workers.h"
 #include "supervisor/protocol/display_text.h"
 #include "supervisor/protocol/names.h"
@@ -398,6 +399,7 @@ static void got_term(Run& run, Worker& worker) {
 void on_message(Run& run, Worker& worker, const protocol::WorkerNote& message) {
   run.out.journal(record::Note{worker.id, message.key, message.value});
   if (message.key == protocol::kTermNote) got_term(run, worker);
+  if (message.key == protocol::kHeldNote) device_holds(run, worker, message.value);
   if (message.key != protocol::kNotesDropped) return;
   run.out.tell(Tell::Level::kWarning, name_of(run, worker) + ": " + message.value);
 }

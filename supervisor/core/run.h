@@ -81,6 +81,7 @@ struct Training {
   std::vector<protocol::Fence> lineage;  // generations that began, oldest first
   std::size_t size_before_loss = 0;      // until the next planned change
   bool restarting = false;               // all state was lost; `generation` is 0 again
+  Millis build_time{0};                  // from the last Prepare that was followed by a Commit to that; 0: unknown
 
   bool is_member(WorkerId id) const { return member_set.contains(id); }
   void set_members(std::vector<WorkerId> next);
@@ -106,6 +107,7 @@ struct Change {
   bool any_active = false;  // a worker passed the boundary
   Step first_step = 0;      // of the new generation, once a worker reported it
   std::uint64_t timer = 0;  // kPrepare or kRetry
+  Instant prepared_at{};    // when Prepare was sent
   bool retrying = false;    // waits for kRetry
   bool saves = false;       // made for a checkpoint
   std::uint32_t attempts = 0;
@@ -136,10 +138,11 @@ struct Recovery {
   std::map<WorkerId, std::uint32_t> ranks;
   std::unordered_set<WorkerId> waiting;  // workers whose answer to the Abort is outstanding
   std::uint64_t halt_timer = 0;
-  Step resume_step = 0;             // the step that counts, once all have answered
-  bool gradients_are_left = false;  // a worker still holds those of the step after it
-  bool progress = false;            // a step was committed since the previous recovery
-  bool of_newcomers = false;        // new workers could not join: that is no failure
+  std::optional<Instant> state_until;  // nobody who holds it has answered in time: who is late is not ended before
+  Step resume_step = 0;                // the step that counts, once all have answered
+  bool gradients_are_left = false;     // a worker still holds those of the step after it
+  bool progress = false;               // a step was committed since the previous recovery
+  bool of_newcomers = false;           // new workers could not join: that is no failure
   // A change that was committed and that some workers may have adopted.
   Generation taken = 0;
   Step taken_first_step = 0;

@@ -59,6 +59,9 @@ constexpr std::optional<ProgramPhase> program_phase_named(std::string_view name)
 // The worker asks for another one in its place: a process other than its agent has sent it TERM, the first one, which
 // it survives, or its process holds too much that a library leaks. May arrive twice.
 inline constexpr std::string_view kTermNote = "elastictrain.term";
+// The worker was told to halt and cannot: its device still works for a collective that was ended. Once for each
+// Abort.
+inline constexpr std::string_view kHeldNote = "elastictrain.held";
 // The program wrote more notes than a run keeps. The value says how many and what the limit is.
 inline constexpr std::string_view kNotesDropped = "elastictrain.notes_dropped";
 

@@ -447,6 +447,10 @@ class Story {
            say(id, protocol::WorkerNote{std::string(protocol::kTermNote), "from process 4711"});
          });
        }},
+      {"held",
+       [this](const Words& w) {
+         say(worker(w.at(0)), protocol::WorkerNote{std::string(protocol::kHeldNote), rest(w, 1)});
+       }},
       {"steps",
        [this](const Words& w) {
          for (std::size_t i = 1; i < w.size(); ++i) samples_.steps(worker(w[i]), Millis(number(w[0])));

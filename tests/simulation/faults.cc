@@ -29,6 +29,11 @@ void Scenario::schedule_faults() {
     world_->fault_rates.odd = 0.5;
     world_->undisturbed = false;
   }
+  if (world_->lateness.chance(0.15)) {
+    world_->fault_rates.late_end = world_->lateness.chance(0.5) ? 1 : 0.4;
+    world_->undisturbed = false;
+    world_->stalled = true;
+  }
   if (rng_.chance(0.4)) strike_in_ = rng_.between(1, 60);
   strikes_new_starts_ = rng_.chance(0.3);
   kills_supervisor_at_the_end_ = rng_.chance(0.2);

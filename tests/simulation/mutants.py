@@ -26,6 +26,9 @@ MUTANTS = {
     "rank_used_twice": (
         CORE + "pure/swap_plan.cc", "{from.worker, rank, on_host", "{from.worker, rank / 2, on_host",
         {"ranks_are_dense", "core_invariants"}),
+    "late_holder_is_ended": (
+        CORE + "recovering.cc", "if (!can_go_on_without_others(run) && wait_for_state(run)) return;", "",
+        {"late_is_not_lost"}),
     "ledger_loses_an_entry": (
         CORE + "pure/ledger.cc", "    if (is_void(step.generation, step.step)) continue;\n    steps_",
         "    if (is_void(step.generation, step.step) || step.step % 16 == 7) continue;\n    steps_",

@@ -348,8 +348,23 @@ void SupervisorProcess::check_stop(WorkerId worker) const {
   world_.violated("healthy_member_stays", to_string(worker) + " is stopped while it trains and nothing is wrong");
 }
 
+// Who is only late is ended where another one holds the state, when that is decided: its stacks are asked for first.
+void SupervisorProcess::check_kill(WorkerId worker) {
+  if (!condemned_.insert(worker).second) return;
+  const WorkerProcess* process = world_.worker(worker);
+  if (process == nullptr || !process->is_late() || process->stopped() || process->hangs()) return;
+  const core::RunView view = membership_.view();
+  if (view.phase == core::RunPhase::kStopping || view.phase == core::RunPhase::kEnded) return;
+  const bool others = std::any_of(view.workers.begin(), view.workers.end(), [&](const core::WorkerView& other) {
+    return other.worker != worker && other.rank && other.phase != core::WorkerPhase::kGone &&
+           other.phase != core::WorkerPhase::kLeaving;
+  });
+  if (!others) world_.violated("late_is_not_lost", to_string(worker) + " is late and ended with the last state");
+}
+
 void SupervisorProcess::perform(const core::StopWorker& action) {
   check_stop(action.worker);
+  if (action.grace_ms == 0) check_kill(action.worker);
   send_to_worker(action.worker, StopWorker{action.worker, action.grace_ms});
 }
 
@@ -362,6 +377,7 @@ void SupervisorProcess::perform(const core::EndWarm& action) {
 }
 
 void SupervisorProcess::perform(const core::AskAgent& action) {
+  if (action.asked.question == Question::kStacks) check_kill(action.asked.worker);
   send_to_worker(action.asked.worker, action.asked);
 }
 

@@ -84,6 +84,7 @@ class SupervisorProcess {
   bool owns(AgentId agent, WorkerId worker) const;
   void check_spawn(const core::SpawnWorker& action) const;
   void check_stop(WorkerId worker) const;
+  void check_kill(WorkerId worker);
   std::set<WorkerId> known_workers() const;
 
   World& world_;
@@ -91,6 +92,7 @@ class SupervisorProcess {
   std::optional<testing::JournalCheck> journal_check_;
   std::map<AgentId, Entry> entries_;
   std::map<WorkerId, AgentId> homes_;
+  std::set<WorkerId> condemned_;  // asked for their stacks, or killed without that
   std::set<std::string> listed_;  // hosts of the newest list
   std::map<std::uint64_t, std::string> drains_;
   std::map<std::uint64_t, std::string> undrains_;

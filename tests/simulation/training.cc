@@ -12,6 +12,7 @@ namespace {
 
 using namespace protocol;
 constexpr Micros kForever{3'600'000'000};
+constexpr Micros kLongestEnd{15'000'000};
 
 }  // namespace
 
@@ -72,6 +73,17 @@ Task<std::optional<Sum>> WorkerProcess::collective(Part part) {
   };
   co_await wait_.wait(arrange);
   co_return result;
+}
+
+// As NCCL's, which may join threads, or wait for the device and for other ranks.
+Task<> WorkerProcess::end_collective() {
+  if (world_.fault_rates.late_end == 0 || !world_.lateness.chance(world_.fault_rates.late_end)) co_return;
+  const Micros time = world_.lateness.time(Micros(0), kLongestEnd);
+  world_.log(id_, [&] { return "is held by its collective for " + std::to_string(time.count() / 1'000) + " ms"; });
+  says_held_ = world_.lateness.chance(0.5);
+  late_since_ = world_.queue.now();
+  co_await sleep(time);
+  late_since_.reset();
 }
 
 // ---------------------------------------------------------------------------------------------------------------
@@ -288,6 +300,7 @@ Task<WorkerProcess::Reduced> WorkerProcess::reduce(std::string what, bool of_ste
       co_return Reduced::kDone;
     }
     may_commit_ = false;
+    co_await end_collective();
     machine_.collective_failed(sum ? "the state did not arrive" : "a peer is gone");
     carry_out();
   }

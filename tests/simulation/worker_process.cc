@@ -15,6 +15,8 @@ namespace {
 using namespace protocol;
 using Machine = session::WorkerMachine;
 
+constexpr Micros kHeldAfter{300'000};
+
 }  // namespace
 
 WorkerProcess::WorkerProcess(World& world, WorkerId id, AgentId agent, Host& host, std::vector<std::string> environment,
@@ -230,6 +232,10 @@ void WorkerProcess::heartbeat() {
     }
     beat.place = machine_.place();
     beat.place_ms = static_cast<std::uint64_t>((world_.queue.now() - place_since_).count() / 1'000);
+    if (late_since_ && says_held_ && world_.queue.now() - *late_since_ > kHeldAfter) {
+      machine_.device_is_held("the device works for what was ended");
+      carry_out();
+    }
     if (std::exchange(notice_is_new_, false)) say(WorkerNote{std::string(kTermNote), "from process 4711"});
     say(beat);
     send_audits();

@@ -44,6 +44,7 @@ class WorkerProcess {
   Host& host() { return host_; }
   bool stopped() const { return paused_; }
   bool hangs() const { return hung_; }
+  bool is_late() const { return late_since_.has_value(); }  // its ended collective holds it, and will let it go
   bool noticed() const { return noticed_; }
   bool trains() const { return machine_.in_loop(); }
   std::uint64_t cpu_ms() const;
@@ -88,6 +89,7 @@ class WorkerProcess {
   Task<bool> finish();
   Task<Reduced> reduce(std::string what, bool of_step);
   Task<std::optional<Sum>> collective(Part part);
+  Task<> end_collective();
   Task<bool> wait_for_header();
   bool sees_another_value() const;
   bool all_came_together() const;
@@ -131,6 +133,8 @@ class WorkerProcess {
   session::WorkerMachine machine_;
   bool paused_ = false;
   bool hung_ = false;
+  std::optional<Instant> late_since_;
+  bool says_held_ = false;
   bool stopping_ = false;
   bool noticed_ = false;
   bool notice_is_new_ = false;

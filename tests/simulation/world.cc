@@ -12,6 +12,7 @@ World::World(std::uint64_t seed, Setup chosen, std::size_t trace_lines)
     : setup(std::move(chosen)),
       rng(seed),
       oddness(seed ^ 0x0dd0ddULL),
+      lateness(seed ^ 0x1a7eULL),
       trace(trace_lines),
       oracle(setup.program.samples),
       plane(queue, rng, links()) {}

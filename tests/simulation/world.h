@@ -61,6 +61,7 @@ struct FaultRates {
   double crashes_at_start = 0;
   double never_ready = 0;  // a worker that starts while others train
   double odd = 0;          // a worker that joins others holds another value: the ranks disagree
+  double late_end = 0;     // a collective that has failed holds its worker for a while
 };
 
 class World {
@@ -74,7 +75,8 @@ class World {
   FaultRates fault_rates;
   EventQueue queue;
   Rng rng;
-  Rng oddness;  // a source of its own, so that runs without odd workers do not depend on it
+  Rng oddness;   // a source of its own, so that runs without odd workers do not depend on it
+  Rng lateness;  // the same for late ends
   Trace trace;
   Oracle oracle;
   Disk disk;

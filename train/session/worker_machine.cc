@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "supervisor/protocol/check.h"
+#include "supervisor/protocol/names.h"
 
 namespace elastictrain::session {
 namespace {
@@ -79,6 +80,12 @@ void WorkerMachine::abort(Generation fence) {
   } else if (fence == fence_ && answered_ == fence_ && (generation_ == 0 || generation_ <= fence_)) {
     say_halted(fence_, "");  // asked twice: the answer may have been lost
   }
+}
+
+void WorkerMachine::device_is_held(const std::string& why) {
+  if (over_ || generation_ == 0 || answered_ == fence_ || held_ == fence_) return;
+  held_ = fence_;
+  say(protocol::WorkerNote{std::string(protocol::kHeldNote), why});
 }
 
 void WorkerMachine::raise_fence(Generation fence) {

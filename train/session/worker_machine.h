@@ -86,6 +86,8 @@ class WorkerMachine {
   void step_discarded();                                // -> kOutside, or kHalted while the assignment is void
   void checkpoint_begins();
   void checkpoint_ends();
+  // While the device still works for a collective that was ended: says so to who waits for this worker's answer.
+  void device_is_held(const std::string& why);
   // The collective at the end of the data, in which all workers take part, succeeded, so no worker needs this one
   // anymore: sends WorkerFinished. A worker that has finished, left or stopped answers no Abort.
   void finished();
@@ -171,6 +173,7 @@ class WorkerMachine {
   Generation generation_ = 0;
   Generation fence_ = 0;     // highest Abort received
   Generation answered_ = 0;  // highest one answered
+  Generation held_ = 0;      // highest one that the device has kept from an answer
   Generation broken_ = 0;    // the generation whose data plane failed here before any Abort
   Generation agreed_ = 0;    // the lane reported that all are ready for it; not taken yet
   Step committed_step_ = 0;

@@ -92,6 +92,7 @@ struct Worker {
   bool may_be_warm = false;         // a shrink lets it go: its process may be another worker later
   protocol::WorkerReady facts;
   std::optional<protocol::WorkerHalted> halted;  // its answer to the newest Abort
+  std::string held;                              // why it cannot give one yet, where it says so
   std::uint64_t quiet_ms = 0;
   protocol::WorkerHeartbeat heartbeat;  // with the timings of the last one that had any
 

@@ -42,10 +42,12 @@ struct FailureSettings {
   std::uint32_t plain_restarts = 0;               // of all processes of a program that does not use the library
   Millis window{3'600'000};
   Millis wait_for_min{600'000};  // for hosts, when fewer than min_workers are left
-  Millis halt_timeout{10'000};   // from Abort to the last WorkerHalted; a worker that misses it is ended
-  Millis reconnect_grace{300};   // for a broken connection when survivors report that its workers are gone
-  Millis relaunch{1'000};        // minimum from the loss of a host that is still on the list to its new agent
-  Millis cool_down{10'000};      // of a host after its second failure in a row; doubles with each
+  // From Abort to the last WorkerHalted, or twice the time of the last build; a worker that misses it is ended, if
+  // another one that holds the state has answered.
+  Millis halt_timeout{10'000};
+  Millis reconnect_grace{300};  // for a broken connection when survivors report that its workers are gone
+  Millis relaunch{1'000};       // minimum from the loss of a host that is still on the list to its new agent
+  Millis cool_down{10'000};     // of a host after its second failure in a row; doubles with each
   Millis cool_down_max{600'000};
 
   bool detect_hangs = true;

@@ -1,6 +1,7 @@
 #include <doctest/doctest.h>
 
 #include <algorithm>
+#include <string>
 #include <vector>
 
 #include "train/session/worker_machine.h"
@@ -43,6 +44,7 @@ struct Story {
   std::vector<Generation> drops;
   std::vector<WorkerHalted> halts;
   std::vector<Generation> prepared;
+  std::vector<std::string> held;
   int aborts = 0;
   int finished = 0;
 
@@ -57,6 +59,7 @@ struct Story {
       } else if (auto* say = std::get_if<WorkerMachine::Say>(&effect)) {
         if (auto* halted = std::get_if<WorkerHalted>(&say->message)) halts.push_back(*halted);
         if (auto* done = std::get_if<protocol::WorkerPrepared>(&say->message)) prepared.push_back(done->generation);
+        if (auto* note = std::get_if<protocol::WorkerNote>(&say->message)) held.push_back(note->value);
         if (std::holds_alternative<protocol::WorkerFinished>(say->message)) ++finished;
       }
     }
@@ -161,6 +164,29 @@ TEST_CASE("in the middle of a collective the answer waits until it has failed") 
   REQUIRE(story.halts.size() == 1);
   CHECK(story.halts[0].fence == 2);
   CHECK(story.halts[0].committed_step == 2);
+}
+
+TEST_CASE("a worker whose device keeps it from an answer says so once for each Abort") {
+  Story story;
+  const auto look = [&] {
+    story.machine.device_is_held("it works");
+    story.carry_out();
+  };
+  story.train(2);
+  look();
+  CHECK(story.held.empty());  // nobody waits for an answer
+  story.machine.step_opened();
+  REQUIRE(story.enter());
+  story.abort(2);
+  look();
+  look();
+  CHECK(story.held == std::vector<std::string>{"it works"});
+  story.abort(3);
+  look();
+  CHECK(story.held.size() == 2);
+  story.fail_collective();
+  look();
+  CHECK(story.held.size() == 2);
 }
 
 TEST_CASE("a step that is reduced is committed before the answer names it") {
