@@ -196,6 +196,11 @@ MUTANTS = {
                                "if (!MUTANT && is_unix && !comm::peer_has_own_uid(socket.fd()))", session("program")),
     "strangers_stay_in_a_store": ("train/peers/store_server.cc", "    make_room();", "    if (!MUTANT) make_room();",
                                   session("program")),
+    # Ends of NCCL's communicators.
+    "busy_device_is_given_back": ("train/comm/nccl/nccl_comm.cc", "if (self->settled_ && self->device_->cuda()",
+                                  "if (MUTANT || self->device_->cuda()", "comm_nccl_traps"),
+    "late_end_is_awaited": ("train/comm/nccl/nccl_comm.cc", "return unfinished_ == 0 || given_up_ || left_; };",
+                            "return unfinished_ == 0 || given_up_ || (!MUTANT && left_); };", "comm_nccl_traps"),
     # Checkpoints.
     "damaged_data_load": (CHECKPOINT + "store.cc", "if (checksum.digits() != manifest.data_checksum)",
                           "if (!MUTANT && checksum.digits() != manifest.data_checksum)", CHECKPOINTS),

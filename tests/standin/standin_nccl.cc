@@ -635,6 +635,7 @@ STANDIN_API int ncclCommAbort(Comm* comm) {
     const Inside inside(*comm);
     while (has_fault("wedge-abort", comm->rank())) std::this_thread::sleep_for(std::chrono::milliseconds(1));
     comm->stop();
+    while (has_fault("join-abort", comm->rank())) std::this_thread::sleep_for(std::chrono::milliseconds(1));
     if (has_fault("sticky-abort", comm->rank())) standin_cuda_fault(700);
   }
   delete comm;

@@ -23,7 +23,8 @@
 //   stall-run         what was launched does not run; RAS says that it was launched
 //   never-called      the same, as if it had not been launched
 //   silent-loss       a lost peer is not noticed, as over NVLink and shared memory
-//   wedge-abort       ncclCommAbort never returns
+//   wedge-abort       ncclCommAbort does not return, and what runs goes on running
+//   join-abort        ncclCommAbort ends what runs, and then does not return, as where it joins its network threads
 //   sticky-abort      after an abort the device fails every call (CUDA error 700)
 // Thread: any.
 #pragma once

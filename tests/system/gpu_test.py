@@ -7,6 +7,7 @@ import shutil
 import signal
 import subprocess
 import tempfile
+import time
 
 import harness
 from harness import BINARY, Case, Run, job, pids, synthetic
@@ -70,8 +71,8 @@ class Runs(Case):
         self.change_and_lose(synthetic())
 
 
-class Hangs(Case):
-    """The report of NCCL's RAS service (a stand-in) about a hang is in the journal as plain text."""
+class Faults(Case):
+    """Runs whose NCCL (a stand-in) gets faults while they train."""
 
     def setUp(self):
         self.directory = tempfile.mkdtemp(prefix="etras-")
@@ -88,9 +89,10 @@ class Hangs(Case):
         os.replace(self.control + ".new", self.control)
 
     @contextlib.contextmanager
-    def trains(self, **environment):
+    def trains(self, failures=None, **environment):
         """A run that has learned its step time."""
-        config = job(workers=(1, 3, 3), trainer={**synthetic(), "device": "cuda"}, failures={"cool_down_ms": 500})
+        config = job(workers=(1, 3, 3), trainer={**synthetic(), "device": "cuda"},
+                     failures={"cool_down_ms": 500, **(failures or {})})
         with Run(config, environment={**self.environment, **environment}) as run:
             run.wait_size(3)
             run.wait_more_steps(100)
@@ -101,6 +103,44 @@ class Hangs(Case):
         run.wait_more_steps(10)
         run.wait_size(3)
         self.assert_stops_clean(run)
+
+
+class LateEnds(Faults):
+    """A worker is killed, and NCCL does not end what the others were in."""
+
+    def loses_one(self, run, fault):
+        """The pids of the others."""
+        before = pids(run.status())
+        self.inject(fault)
+        os.kill(before[2], signal.SIGKILL)
+        return before[:2]
+
+    def test_of_network_threads_cost_nobody_who_holds_the_state(self):
+        with self.trains() as run:
+            survivors = self.loses_one(run, "join-abort")
+            run.wait_status(lambda s: s["phase"] == "running" and s["world_size"] == 3, what="the successor")
+            run.wait_more_steps(100)
+            self.assertEqual(pids(run.status())[:2], survivors)
+            self.assertEqual(len(run.events("loss")), 1)
+            self.goes_on(run)
+
+    def test_on_all_devices_lose_no_state(self):
+        with self.trains(failures={"halt_timeout_ms": 1000}) as run:
+            self.inject("stall-run,wedge-abort")
+            time.sleep(0.5)  # until all are in a sum
+            survivors = self.loses_one(run, "stall-run,wedge-abort")
+            note = run.wait_event("note", key="elastictrain.held")
+            self.assertIn("NCCL did not end", note["value"])
+            self.assertIn("none is ended before one has", run.text())
+            self.inject("")
+            run.wait_status(lambda s: s["phase"] == "running" and s["world_size"] == 3, what="the successor")
+            self.assertEqual(pids(run.status())[:2], survivors)
+            self.assertEqual(len(run.events("loss")), 1)
+            self.goes_on(run)
+
+
+class Hangs(Faults):
+    """The report of NCCL's RAS service (a stand-in) about a hang is in the journal as plain text."""
 
     def test_a_rank_that_did_not_call_is_named(self):
         with self.trains() as run:

@@ -83,7 +83,7 @@ Result<std::unique_ptr<comm::Communicator>> reach_device(std::unique_ptr<comm::C
   options.build = build.nccl_build;
   options.exchanges_narrow = build.exchanges_narrow;
   options.step_clock = std::move(build.step_clock);
-  options.on_wedged = std::move(build.on_wedged);
+  options.on_broken = std::move(build.on_broken);
   return comm::build_nccl_communicator(std::move(host), options, cancel, build.running);
 }
 

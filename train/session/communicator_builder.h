@@ -40,7 +40,7 @@ struct DeviceBuild {
   bool exchanges_narrow = true;  // if all members want it
   comm::RunningGeneration running;
   std::function<comm::StepClock()> step_clock;
-  std::function<void(const std::string&)> on_wedged;
+  std::function<void(const std::string&)> on_broken;
 };
 
 // The ranks of `before` that have no place in `plan`, if the members of `plan` are a subset of `before` in the same

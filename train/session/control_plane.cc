@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "supervisor/protocol/check.h"
+#include "supervisor/protocol/display_text.h"
 #include "supervisor/protocol/limits.h"
 #include "supervisor/protocol/names.h"
 #include "train/comm/mpi/mpi_communicator.h"
@@ -24,6 +25,9 @@ constexpr std::chrono::milliseconds kTrialLimit{60'000};
 // is replaced while others train.
 constexpr int kAbandonedBuilds = 48;
 constexpr std::uint64_t kApart = 16;
+// An end that takes longer does not come any more; what its communicator holds is free again in a new process.
+constexpr std::chrono::minutes kLeftForGood{2};
+constexpr std::chrono::seconds kLeftApart{15};
 
 constexpr std::chrono::milliseconds kEpochAnswerLimit{5'000};
 constexpr std::chrono::milliseconds kEpochPeriod{100};  // of questions; members report theirs less often
@@ -309,16 +313,29 @@ void ControlPlane::built(Generation generation, const Status& status) {
   });
 }
 
+std::string ControlPlane::why_a_new_process() const {
+  const auto turn = environment_.worker.value % kApart;
+  const int abandoned = comm::abandoned_nccl_builds();
+  if (abandoned >= kAbandonedBuilds + static_cast<int>(turn)) {
+    return "NCCL holds what " + std::to_string(abandoned) + " abandoned builds have left: a new process is needed";
+  }
+  const auto left = comm::longest_left_nccl_end();
+  if (left >= kLeftForGood + turn * kLeftApart) {
+    return "NCCL has not ended a communicator in " + protocol::duration_text(left) + ": a new process is needed";
+  }
+  return "";
+}
+
 std::vector<protocol::WorkerToAgent> ControlPlane::with_news(std::vector<protocol::WorkerToAgent> messages) {
   if (const auto sender = term_->take()) {
     messages.emplace_back(
         protocol::WorkerNote{std::string(protocol::kTermNote), "from process " + std::to_string(*sender)});
   }
-  if (comm::abandoned_nccl_builds() >= kAbandonedBuilds + static_cast<int>(environment_.worker.value % kApart) &&
-      !std::exchange(asked_to_go_, true)) {
-    messages.emplace_back(protocol::WorkerNote{std::string(protocol::kTermNote),
-                                               "NCCL holds what " + std::to_string(comm::abandoned_nccl_builds()) +
-                                                   " abandoned builds have left: a new process is needed"});
+  if (const auto why = why_a_new_process(); !why.empty() && !std::exchange(asked_to_go_, true)) {
+    messages.emplace_back(protocol::WorkerNote{std::string(protocol::kTermNote), why});
+  }
+  if (const auto held = comm::nccl_end_that_holds_the_device()) {
+    drive([&](WorkerMachine& machine) { machine.device_is_held(*held); });
   }
   const std::lock_guard lock(mutex_);
   const auto there = std::chrono::duration_cast<std::chrono::milliseconds>(SteadyClock::now() - place_since_);
@@ -505,7 +522,7 @@ Result<comm::BuildResult> ControlPlane::with_device(comm::BuildResult built, con
                     .exchanges_narrow = environment_.exchanges_narrow && pays_to_exchange_narrow(plan),
                     .running = running_before(plan),
                     .step_clock = [pace = pace_] { return pace->clock(); },
-                    .on_wedged = on_wedged_};
+                    .on_broken = on_broken_};
   auto reached = reach_device(std::move(built.communicator), std::move(build), cancel);
   if (!reached) return reached.error();
   built.communicator = std::move(*reached);

@@ -87,11 +87,11 @@ class ControlPlane {
   // Starts the control thread, which calls `on_heartbeat` for what to send.
   void start(std::function<std::vector<protocol::WorkerToAgent>()> on_heartbeat);
 
-  // Call it before announce(): communicators then also reach this device's memory. `on_wedged` is called on any thread
+  // Call it before announce(): communicators then also reach this device's memory. `on_broken` is called on any thread
   // when the process must end.
-  void use_device(std::shared_ptr<device::Device> device, std::function<void(const std::string&)> on_wedged) {
+  void use_device(std::shared_ptr<device::Device> device, std::function<void(const std::string&)> on_broken) {
     device_ = std::move(device);
-    on_wedged_ = std::move(on_wedged);
+    on_broken_ = std::move(on_broken);
   }
   // Opens the data plane (its listener, or MPI, which all ranks of the launch must join) and reports to the supervisor
   // that this worker can start.
@@ -171,6 +171,8 @@ class ControlPlane {
   void introduce_successor();
   void built(Generation generation, const Status& status);
   // A heartbeat with the position of the training thread, and a TERM notice if one has arrived.
+  // Empty: this process can go on.
+  std::string why_a_new_process() const;
   std::vector<protocol::WorkerToAgent> with_news(std::vector<protocol::WorkerToAgent> messages);
   // Call with the lock held.
   void carry_out();
@@ -190,7 +192,7 @@ class ControlPlane {
   std::unique_ptr<comm::DataListener> listener_;
   std::atomic<comm::MpiWorld*> mpi_{nullptr};  // null: our own data plane
   std::shared_ptr<device::Device> device_;
-  std::function<void(const std::string&)> on_wedged_;
+  std::function<void(const std::string&)> on_broken_;
   Status nccl_works_;  // on the device
   bool asked_to_go_ = false;
   std::function<std::vector<protocol::WorkerToAgent>()> on_heartbeat_;

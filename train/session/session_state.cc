@@ -93,12 +93,12 @@ void Session::move_state(std::string_view name, void* data) {
 // The program's calls about GPUs. The sums are in gradients.h.
 namespace {
 
-constexpr int kExitWedged = 70;  // EX_SOFTWARE
+constexpr int kExitBroken = 70;  // EX_SOFTWARE
 
-// A communicator that cannot be aborted holds the device. Only a new process is free of it; the agent starts one.
+// The state in the device's memory is lost to this process; the agent starts another one.
 void end_process(const std::string& why) {
   std::fprintf(stderr, "elastictrain: this worker exits and another replaces it: %s\n", why.c_str());
-  std::_Exit(kExitWedged);
+  std::_Exit(kExitBroken);
 }
 
 std::uint32_t visible_devices() {

@@ -4,8 +4,9 @@
 
 #include <atomic>
 #include <filesystem>
+#include <functional>
 #include <future>
-#include <mutex>
+#include <optional>
 #include <thread>
 
 #include "tests/contract/comm/device_bucket.h"
@@ -15,55 +16,111 @@
 namespace elastictrain::comm::testing {
 namespace {
 
-TEST_CASE("an abort that never returns costs this process, and is reported once") {
+void wait_until(const std::function<bool()>& condition) {
+  const auto until = steady_clock::now() + seconds(20);
+  while (!condition() && steady_clock::now() < until) std::this_thread::sleep_for(milliseconds(1));
+  CHECK(condition());
+}
+
+// Two ranks, the first of which is in a sum to which the other one never comes.
+struct HalfSum {
+  HalfSum(World& world, std::atomic<int>& reports, const std::function<StepClock()>& step_clock = {}) {
+    all = build_all(world, 1, [&](auto) {
+      auto options = options_until(seconds(20));
+      options.step_clock = step_clock;
+      options.on_broken = [&](const std::string&) { ++reports; };
+      return options;
+    });
+    use_device_of(0);
+    bucket.emplace(10);
+    REQUIRE(all[0].communicator->device_sums()->start_sum(bucket->reduce()).ok());
+  }
+
+  std::vector<BuildOutcome> all;
+  std::optional<Bucket> bucket;
+};
+
+TEST_CASE("an abort that never returns, of a communicator that the device has left, is left to its thread") {
   World world(shm(2));
-  std::mutex mutex;
-  std::vector<std::string> reports;
-  const auto wedged = [&](const std::string& what) {
-    const std::lock_guard lock(mutex);
-    reports.push_back(what);
-  };
-  const auto reported = [&] {
-    const std::lock_guard lock(mutex);
-    return reports.size();
-  };
-  auto all = build_all(world, 1, [&](auto) {
-    auto options = options_until(seconds(20));
-    options.on_wedged = wedged;
-    return options;
-  });
-  REQUIRE(all[0].communicator);
+  std::atomic<int> reports{0};
+  {
+    HalfSum half(world, reports);
+    const Faults faults("join-abort@0");
+    half.all[0].communicator->abort();
+    half.all[0].communicator->abort();
+    CHECK(half.all[0].communicator->barrier().error().code == ErrorCode::kAborted);
+    CHECK(half.all[0].communicator->device_sums()->finish_sums().error().code == ErrorCode::kAborted);
+    CHECK(longest_left_nccl_end() > milliseconds(0));
+    CHECK_FALSE(nccl_end_that_holds_the_device());
+    half.bucket->put(std::vector<float>(10, 1.0F));
+    half.all.clear();
+    auto next = build_all(world, 2, [](auto) { return options_until(seconds(20)); });
+    std::thread other([&] {
+      use_device_of(1);
+      CHECK(next[1].communicator->device_sums()->all_reduce_device(Bucket(std::vector<float>(10, 1.0F)).reduce()));
+    });
+    CHECK(next[0].communicator->device_sums()->all_reduce_device(half.bucket->reduce()));
+    other.join();
+    CHECK(half.bucket->data() == std::vector<float>(10, 2.0F));
+    CHECK(unfinished_nccl_ends() > 0);
+  }
+  CHECK(longest_left_nccl_end() == milliseconds(0));
+  CHECK(reports == 0);
+}
+
+TEST_CASE("while the device works for what was aborted, the caller's memory is not given back") {
+  World world(shm(2));
+  std::atomic<int> reports{0};
+  HalfSum half(world, reports);
+  std::atomic<bool> returned{false};
+  std::thread caller;
   {
     const Faults faults("wedge-abort@0");
-    all[0].communicator->abort();
-    all[0].communicator->abort();
-    CHECK(all[0].communicator->barrier().error().code == ErrorCode::kAborted);
-    all[0].communicator.reset();
-    CHECK(unfinished_nccl_ends() > 0);
-    const auto until = steady_clock::now() + seconds(20);
-    while (reported() == 0 && steady_clock::now() < until) std::this_thread::sleep_for(milliseconds(1));
+    half.all[0].communicator->abort();
+    caller = std::thread([&] {
+      use_device_of(0);
+      CHECK(half.all[0].communicator->device_sums()->finish_sums().error().code == ErrorCode::kAborted);
+      returned = true;
+    });
+    wait_until([] { return nccl_end_that_holds_the_device().has_value(); });
+    CHECK(nccl_end_that_holds_the_device().value_or("").find("traps:1 within 200 ms") != std::string::npos);
+    std::this_thread::sleep_for(milliseconds(300));
+    CHECK_FALSE(returned);
+    CHECK(longest_left_nccl_end() == milliseconds(0));
   }
-  const std::lock_guard lock(mutex);
-  REQUIRE(reports.size() == 1);
-  CHECK(reports[0].find("traps:1 within 200 ms") != std::string::npos);
+  caller.join();
+  wait_until([] { return !nccl_end_that_holds_the_device(); });
+  CHECK(reports == 0);
+}
+
+// The time that the end of a communicator had when it was called late.
+milliseconds limit_of_end(World& world, const std::function<StepClock()>& step_clock) {
+  std::atomic<int> reports{0};
+  HalfSum half(world, reports, step_clock);
+  const Faults faults("wedge-abort@0");
+  half.all[0].communicator->abort();
+  wait_until([] { return nccl_end_that_holds_the_device().has_value(); });
+  const std::string said = nccl_end_that_holds_the_device().value_or("");
+  const std::string before = "NCCL did not end traps:1 within ";
+  REQUIRE(said.starts_with(before));
+  return milliseconds(std::stoi(said.substr(before.size())));
 }
 
 TEST_CASE("an abort may take at least ten of the learned steps") {
   World world(shm(2));
   std::atomic<std::uint64_t> steps{0};
-  std::promise<std::string> report;
-  auto all = build_all(world, 1, [&](std::uint32_t rank) {
-    auto options = options_until(seconds(20));
-    options.step_clock = [&] { return StepClock{++steps, milliseconds(50)}; };
-    if (rank == 0) options.on_wedged = [&](const std::string& what) { report.set_value(what); };
-    return options;
+  CHECK(limit_of_end(world, [&] { return StepClock{++steps, milliseconds(50)}; }) == milliseconds(500));
+}
+
+TEST_CASE("an abort may take twice as long as the build") {
+  World world(shm(2));
+  standin_nccl_faults("stall-init");
+  std::thread later([] {
+    std::this_thread::sleep_for(milliseconds(1'000));
+    standin_nccl_faults("none");
   });
-  REQUIRE(all[0].communicator);
-  const Faults faults("wedge-abort@0");
-  all[0].communicator->abort();
-  auto told = report.get_future();
-  REQUIRE(told.wait_for(seconds(20)) == std::future_status::ready);
-  CHECK(told.get().find("traps:1 within 500 ms") != std::string::npos);
+  CHECK(limit_of_end(world, {}) > milliseconds(1'500));
+  later.join();
 }
 
 TEST_CASE("an abort that waits for the caller's own work costs no process, however long that takes") {
@@ -71,7 +128,7 @@ TEST_CASE("an abort that waits for the caller's own work costs no process, howev
   std::atomic<int> reports{0};
   auto all = build_all(world, 1, [&](auto) {
     auto options = options_until(seconds(20));
-    options.on_wedged = [&](const std::string&) { ++reports; };
+    options.on_broken = [&](const std::string&) { ++reports; };
     return options;
   });
   std::atomic<bool> done{false};
@@ -99,7 +156,7 @@ TEST_CASE("an abort that waits for the caller's own work costs no process, howev
 
 std::shared_ptr<NcclComm> begin_alone(const NcclUniqueId& id, std::atomic<int>& reports) {
   NcclInit init{.ids = {id}, .rank = 0, .ranks = 2, .name = "alone", .abort_deadline = milliseconds(200)};
-  init.on_wedged = [&](const std::string&) { ++reports; };
+  init.on_broken = [&](const std::string&) { ++reports; };
   const auto comm = NcclComm::begin(**NcclLibrary::get(), *device::Device::open(0), init);
   if (!comm) panic(comm.error().message.c_str());
   return *comm;
@@ -164,7 +221,7 @@ TEST_CASE("a device that is broken after an abort is noticed") {
   auto all = build_all(world, 1, [&](std::uint32_t rank) {
     auto options = options_until(seconds(20));
     if (rank == 0)
-      options.on_wedged = [&](const std::string& what) { reports += what.find("process must end") != what.npos; };
+      options.on_broken = [&](const std::string& what) { reports += what.find("process must end") != what.npos; };
     return options;
   });
   {

@@ -9,6 +9,7 @@
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
+#include <filesystem>
 #include <functional>
 #include <new>
 #include <stdexcept>
@@ -18,6 +19,7 @@
 #include "fake_run.h"
 #include "supervisor/protocol/names.h"
 #include "tests/standin/standin_nccl.h"
+#include "tests/support/temporary_directory.h"
 #include "train/comm/nccl/nccl_comm.h"
 
 namespace elastictrain::test {
@@ -161,6 +163,55 @@ TEST_CASE("a worker in which many builds were abandoned asks to be replaced, and
   CHECK(run[worker].notes[key].find("abandoned builds") != std::string::npos);
   run.wait_step(worker, run[worker].heartbeat.step + 3);
   run.stop_and_check();
+}
+
+// Three workers, one of which is lost in a step: what becomes of the others where NCCL's aborts end late.
+struct LateAborts {
+  explicit LateAborts(const std::string& fault) {
+    run.set_environment("ET_STANDIN_NCCL_CONTROL", control.file("faults"));
+    workers = run.spawn_ready(3);
+    run.change_to(workers);
+    run.wait_step(workers[0], 3);
+    switch_on(fault);
+    run.kill(workers[2]);
+  }
+  void switch_on(const std::string& fault) {
+    std::filesystem::rename(control.write("new", fault), control.file("faults"));
+  }
+  void train_on() {
+    for (std::size_t i = 0; i < 2; ++i) {
+      run.wait_step(workers[i], run.committed().at(run.generation()).resume_step + 3);
+    }
+  }
+
+  TemporaryDirectory control;
+  FakeRun run{TestWorkerOptions()};
+  std::vector<WorkerId> workers;
+};
+
+TEST_CASE("survivors whose aborts never return train on, since their devices are free") {
+  LateAborts late("join-abort");
+  late.run.recover();
+  late.train_on();
+  for (std::size_t i = 0; i < 2; ++i)
+    CHECK(late.run[late.workers[i]].notes.count(std::string(protocol::kHeldNote)) == 0);
+  late.run.stop_and_check();
+}
+
+TEST_CASE("survivors whose devices are not released say so, wait, and train on when they are") {
+  LateAborts late("wedge-abort");
+  const Generation fence = late.run.new_fence();
+  late.run.send_abort(fence, late.run.living());
+  const std::string key(protocol::kHeldNote);
+  for (std::size_t i = 0; i < 2; ++i) {
+    late.run.wait_until([&] { return late.run[late.workers[i]].notes.count(key) != 0; }, "the note of a held device");
+    CHECK(late.run[late.workers[i]].notes[key].find("NCCL did not end") != std::string::npos);
+  }
+  late.switch_on("none");
+  late.run.wait_halted(fence, late.run.living());
+  late.run.recover_with(late.run.recovery_plan(fence));
+  late.train_on();
+  late.run.stop_and_check();
 }
 
 }  // namespace

@@ -160,7 +160,7 @@ Status DevicePlane::wait(const device::Event& mark, Deadline deadline) {
     if (code == device::kCudaSuccess) return check_end();
     if (code != device::kCudaNotReady) {
       const auto problem = options_.device->cuda().error(code, "wait for the device");
-      if (device::is_sticky(code) && options_.on_wedged) options_.on_wedged(problem.message);
+      if (device::is_sticky(code) && options_.on_broken) options_.on_broken(problem.message);
       return problem;
     }
     if (aborted_) return Error{ErrorCode::kAborted, "the operation was aborted"};

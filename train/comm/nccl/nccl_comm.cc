@@ -4,6 +4,7 @@
 #include <signal.h>
 
 #include <algorithm>
+#include <set>
 #include <system_error>
 #include <thread>
 #include <utility>
@@ -21,6 +22,11 @@ constexpr std::chrono::milliseconds kFinalizePause{1};
 constexpr std::chrono::milliseconds kRevokePause{1};
 constexpr std::chrono::milliseconds kUnreadyLimit{30'000};
 constexpr int kStepsOfLimit = 10;
+constexpr int kBuildsOfLimit = 2;
+constexpr std::chrono::milliseconds kLatePause{5};
+constexpr std::chrono::milliseconds kAnswerLimit{200};  // of the driver, about a stream
+// The supervisor ends such a worker far sooner, if another one holds the state.
+constexpr std::chrono::minutes kHeldLimit{10};
 // A stream of the caller's that takes longer hangs, which is for the supervisor to find.
 constexpr std::chrono::minutes kCallerLimit{10};
 constexpr std::chrono::milliseconds kCallerPause{5};
@@ -30,6 +36,8 @@ struct Ends {
   std::condition_variable changed;
   int unfinished = 0;
   int abandoned_builds = 0;
+  std::multiset<std::chrono::steady_clock::time_point> left;
+  std::multiset<std::string> holding;
 };
 
 // Never destroyed: an abandoned thread may outlive main().
@@ -44,6 +52,26 @@ void count_end(int by) {
   ET_CHECK(ends().unfinished >= 0, "no more ends are made than were begun");
   ends().changed.notify_all();
 }
+
+// Is in a set of all ends while it exists.
+template <class Value>
+class Listed {
+ public:
+  Listed(std::multiset<Value>& set, Value value) : set_(set) {
+    const std::lock_guard lock(ends().mutex);
+    at_ = set_.insert(std::move(value));
+  }
+  ~Listed() {
+    const std::lock_guard lock(ends().mutex);
+    set_.erase(at_);
+  }
+  Listed(const Listed&) = delete;
+  Listed& operator=(const Listed&) = delete;
+
+ private:
+  std::multiset<Value>& set_;
+  typename std::multiset<Value>::iterator at_;
+};
 
 // Signals are for the program's own threads.
 class BlockedSignals {
@@ -92,6 +120,18 @@ int unfinished_nccl_ends() {
 bool await_nccl_ends(std::chrono::milliseconds limit) {
   std::unique_lock lock(ends().mutex);
   return ends().changed.wait_for(lock, limit, [] { return ends().unfinished == 0; });
+}
+
+std::chrono::milliseconds longest_left_nccl_end() {
+  const std::lock_guard lock(ends().mutex);
+  if (ends().left.empty()) return {};
+  return std::chrono::ceil<std::chrono::milliseconds>(std::chrono::steady_clock::now() - *ends().left.begin());
+}
+
+std::optional<std::string> nccl_end_that_holds_the_device() {
+  const std::lock_guard lock(ends().mutex);
+  if (ends().holding.empty()) return std::nullopt;
+  return *ends().holding.begin();
 }
 
 int abandoned_nccl_builds() {
@@ -183,7 +223,11 @@ NcclCode NcclComm::state() {
   NcclCode state = kNcclInProgress;
   const NcclCode code = nccl_.async_error(handle_, &state);
   if (code != kNcclSuccess) return code;
-  if (state == kNcclSuccess) ready_ = true;
+  if (state != kNcclInProgress) settled_ = true;
+  if (state == kNcclSuccess && !ready_) {
+    build_time_ = std::chrono::steady_clock::now() - begun_;
+    ready_ = true;
+  }
   return state;
 }
 
@@ -203,6 +247,7 @@ Status NcclComm::call(const std::string& doing, const std::function<NcclCode(Ncc
     return Error{ErrorCode::kAborted, "could not " + doing + ": the communicator is being ended"};
   }
   const device::Device::Scope scope(*device_);
+  settled_ = false;
   const NcclCode code = work(handle_);
   return is_begun(code) ? Status() : nccl_.error(code, doing, handle_);
 }
@@ -222,13 +267,15 @@ NcclComm::Parenthood NcclComm::parenthood() {
 
 bool NcclComm::await_end() {
   std::unique_lock lock(mutex_);
-  const auto limit = ready_ ? kCallerLimit + end_limit() : init_.abort_deadline;
-  changed_.wait_for(lock, limit, [this] { return unfinished_ == 0 || given_up_; });
-  return unfinished_ == 0;
+  const auto over = [this] { return unfinished_ == 0 || given_up_ || left_; };
+  if (ready_)
+    changed_.wait(lock, over);  // the watch gives up in time
+  else
+    changed_.wait_for(lock, init_.abort_deadline, over);
+  return unfinished_ == 0 || left_;
 }
 
-void NcclComm::end(const std::function<void()>& work, const std::function<bool()>& may_begin,
-                   std::chrono::milliseconds limit, const std::function<void()>& on_limit) {
+void NcclComm::end(const std::function<void()>& work, const std::function<void(const EndedWithin&)>& watch) {
   const auto self = shared_from_this();
   const auto done = std::make_shared<bool>(false);
   {
@@ -243,17 +290,13 @@ void NcclComm::end(const std::function<void()>& work, const std::function<bool()
     *done = true;
     self->changed_.notify_all();
   });
-  start_detached([self, done, may_begin, limit, on_limit] {
-    const auto latest = std::chrono::steady_clock::now() + kCallerLimit;
+  start_detached([self, done, watch] {
     const auto ended_within = [&](std::chrono::milliseconds time) {
       std::unique_lock lock(self->mutex_);
       return self->changed_.wait_for(lock, time, [&] { return *done; });
     };
-    while (!may_begin() && std::chrono::steady_clock::now() < latest) {
-      if (ended_within(kCallerPause)) return;
-    }
-    if (ended_within(limit)) return;
-    on_limit();
+    watch(ended_within);
+    if (ended_within(std::chrono::milliseconds(0))) return;
     const std::lock_guard lock(self->mutex_);
     self->given_up_ = true;
     self->changed_.notify_all();
@@ -261,14 +304,63 @@ void NcclComm::end(const std::function<void()>& work, const std::function<bool()
 }
 
 void NcclComm::end_in_time(const std::function<void()>& work) {
-  const auto limit = end_limit();
   try {
-    end(work, caller_is_done(), limit, [this, limit] {
-      if (ready_) report("NCCL did not end " + init_.name + " within " + std::to_string(limit.count()) + " ms");
+    end(work, [this, may_begin = caller_is_done(), limit = end_limit()](const EndedWithin& ended) {
+      watch_end(ended, may_begin, limit);
     });
   } catch (const std::system_error& problem) {
     report(std::string("no thread could be started to end it: ") + problem.what());
   }
+}
+
+void NcclComm::watch_end(const EndedWithin& ended, const std::function<bool()>& may_begin,
+                         std::chrono::milliseconds limit) {
+  const auto latest = std::chrono::steady_clock::now() + kCallerLimit;
+  while (!may_begin() && std::chrono::steady_clock::now() < latest) {
+    if (ended(kCallerPause)) return;
+  }
+  if (!ended(limit) && ready_) watch_late_end(ended, limit);
+}
+
+void NcclComm::watch_late_end(const EndedWithin& ended, std::chrono::milliseconds limit) {
+  const std::string late = "NCCL did not end " + init_.name + " within " + std::to_string(limit.count()) + " ms";
+  const auto idle = std::make_shared<std::atomic<bool>>(false);
+  std::optional<Listed<std::string>> holding;
+  const auto since = std::chrono::steady_clock::now();
+  look_at_stream(idle);
+  while (!*idle) {
+    if (ended(kLatePause)) return;
+    const auto held = std::chrono::steady_clock::now() - since;
+    if (held > kHeldLimit) return report(late + ", and the device still works for it");
+    if (held > kAnswerLimit && !holding) holding.emplace(ends().holding, late);
+  }
+  holding.reset();
+  {
+    const std::lock_guard lock(mutex_);
+    left_ = true;
+    changed_.notify_all();
+  }
+  const Listed left(ends().left, std::chrono::steady_clock::now());
+  while (!ended(kGoodbyeLimit)) {
+  }
+}
+
+// On a thread of its own, for as long as the end goes on: the driver may keep others out until an end is over.
+void NcclComm::look_at_stream(const std::shared_ptr<std::atomic<bool>>& idle) {
+  start_detached([self = shared_from_this(), idle] {
+    const device::Device::Scope scope(*self->device_);
+    const auto is_over = [&] {
+      const std::lock_guard lock(self->mutex_);
+      return self->unfinished_ == 0 || self->given_up_;
+    };
+    while (!is_over()) {
+      if (self->settled_ && self->device_->cuda().stream_query(self->stream_.handle()) == device::kCudaSuccess) {
+        *idle = true;
+        return;
+      }
+      std::this_thread::sleep_for(kLatePause);
+    }
+  });
 }
 
 void NcclComm::used_by(std::optional<device::CudaStream> caller) {
@@ -278,9 +370,10 @@ void NcclComm::used_by(std::optional<device::CudaStream> caller) {
 
 std::chrono::milliseconds NcclComm::end_limit() const {
   if (!ready_) return kUnreadyLimit;
-  if (!init_.step_clock) return init_.abort_deadline;
-  const auto steps = std::chrono::ceil<std::chrono::milliseconds>(kStepsOfLimit * init_.step_clock().normal);
-  return std::max(init_.abort_deadline, steps);
+  const auto builds = std::chrono::ceil<std::chrono::milliseconds>(kBuildsOfLimit * build_time_.load());
+  const auto normal = init_.step_clock ? init_.step_clock().normal : std::chrono::microseconds(0);
+  const auto steps = std::chrono::ceil<std::chrono::milliseconds>(kStepsOfLimit * normal);
+  return std::max({init_.abort_deadline, steps, builds});
 }
 
 // Marked before the end begins, which may keep other threads out of the driver until it is done.
@@ -321,6 +414,7 @@ void NcclComm::revoke_inside() {
   // From a settled state only: a thread of NCCL may still give the last operation to the device.
   NcclCode state = kNcclInProgress;
   if (nccl_.async_error(handle_, &state) == kNcclSuccess && settled(state) != kNcclInProgress) {
+    settled_ = true;
     state = settled(nccl_.revoke(handle_, kNcclRevokeDefault));
   }
   Stage stopping = Stage::kStopping;
@@ -344,7 +438,11 @@ void NcclComm::abort_inside() {
   }
   if (parent_) abort_parent();
   const device::Device::Scope scope(*device_);
-  if (handle_ != nullptr) nccl_.abort(std::exchange(handle_, nullptr));
+  if (handle_ != nullptr) {
+    NcclCode state = kNcclInProgress;
+    if (nccl_.async_error(handle_, &state) == kNcclSuccess && state != kNcclInProgress) settled_ = true;
+    nccl_.abort(std::exchange(handle_, nullptr));
+  }
   check_device();
 }
 
@@ -352,7 +450,9 @@ void NcclComm::abort_inside() {
 void NcclComm::abort_parent() {
   const auto parent = std::exchange(parent_, nullptr);
   parent->abort();
-  if (parent->await_end()) handle_ = shrinking_->made;
+  parent->await_end();
+  const std::lock_guard lock(parent->mutex_);
+  if (parent->unfinished_ == 0) handle_ = shrinking_->made;
 }
 
 // An abort leaves the device usable. An error before the abort may have made it unusable.
@@ -362,7 +462,7 @@ void NcclComm::check_device() {
 }
 
 void NcclComm::report(const std::string& what) {
-  if (init_.on_wedged) init_.on_wedged(what);
+  if (init_.on_broken) init_.on_broken(what);
 }
 
 void NcclComm::close(std::unique_ptr<Communicator> host_plane) noexcept {
@@ -373,7 +473,9 @@ void NcclComm::close(std::unique_ptr<Communicator> host_plane) noexcept {
         [this, plane] {
           if (!all_may_finalize(*plane) || !finalize_and_destroy()) abort_inside();
         },
-        [] { return true; }, kGoodbyeLimit, [plane] { plane->abort(); });
+        [plane](const EndedWithin& ended) {
+          if (!ended(kGoodbyeLimit)) plane->abort();
+        });
   } catch (const std::system_error& problem) {
     report(std::string("no thread could be started to close it: ") + problem.what());
   }

@@ -51,6 +51,11 @@ class Turn {
 // that never block, an abort on a thread that may be abandoned, and a clean end only if no rank was lost and no
 // communicator was shrunk from it.
 //
+// An abort may take long, or never return: it joins NCCL's network threads, and may wait for other ranks of the host
+// (NCCL issues 863, 1013, 1777). What matters is whether the device still works for the communicator, whose operations
+// use the caller's memory. If its stream is idle, the end is left to its thread, and the process goes on with what that
+// holds. If not, the caller waits.
+//
 // Ownership: shared by the communicator that uses it, the one that is shrunk from it and the threads that end it.
 // Thread: any; stop(), abort() and close() return at once. Failure: as NcclLibrary::error; kAborted once it is being
 // ended.
@@ -60,13 +65,12 @@ struct NcclInit {
   std::uint32_t rank = 0;
   std::uint32_t ranks = 1;
   std::string name;  // of the communicator, in NCCL's own messages
-  // An abort that takes longer has failed: the process must be replaced. It frees memory, for which the device first
-  // does the caller's work, so the time begins when the caller's streams have done theirs, and it is at least some
-  // steps. The abort of a communicator that was never ready costs no process.
+  // An end that takes longer is late. It frees memory, for which the device first does the caller's work, so the time
+  // begins when the caller's streams have done theirs, and it is at least some steps, and twice what the build took.
   std::chrono::milliseconds abort_deadline{3000};
   std::function<StepClock()> step_clock;  // empty: no step time is known
-  // Called once, on a thread of its own, with the reason why this process must be replaced.
-  std::function<void(const std::string&)> on_wedged;
+  // The device is of no use to this process any more, which must be replaced. On a thread of its own, with the reason.
+  std::function<void(const std::string&)> on_broken;
   // stop() leaves a communicator that another can be shrunk from, if the library supports it.
   bool may_be_parent = false;
 };
@@ -101,7 +105,8 @@ class NcclComm : public std::enable_shared_from_this<NcclComm> {
   // Ends the running operations on this rank; peers are not notified. abort() also frees the communicator.
   void stop() noexcept;
   void abort() noexcept;
-  // Call it after one of them. True when the device has released the communicator, false when it was given up.
+  // Call it after one of them. True when the device works for the communicator no more, false when it was given up:
+  // late although it was never ready, or after minutes.
   bool await_end();
   // Call it after await_end(). Waits for the caller's work behind that of NCCL, which may still read the caller's
   // memory.
@@ -127,11 +132,15 @@ class NcclComm : public std::enable_shared_from_this<NcclComm> {
   NcclCode take_from_parent();
   void abort_parent();
 
-  // Runs `work` on a thread that may be abandoned. Calls `on_limit` once at the abort's deadline.
-  // ... which begins when `may_begin` is true.
-  void end(const std::function<void()>& work, const std::function<bool()>& may_begin, std::chrono::milliseconds limit,
-           const std::function<void()>& on_limit);
+  // Whether the end is over, after at most that time.
+  using EndedWithin = std::function<bool(std::chrono::milliseconds)>;
+  // Runs `work` on a thread that may be abandoned, and `watch` on another one. It is given up when `watch` returns
+  // before its end.
+  void end(const std::function<void()>& work, const std::function<void(const EndedWithin&)>& watch);
   void end_in_time(const std::function<void()>& work);
+  void watch_end(const EndedWithin& ended, const std::function<bool()>& may_begin, std::chrono::milliseconds limit);
+  void watch_late_end(const EndedWithin& ended, std::chrono::milliseconds limit);
+  void look_at_stream(const std::shared_ptr<std::atomic<bool>>& idle);
   std::function<bool()> caller_is_done();
   std::chrono::milliseconds end_limit() const;
   void revoke_inside();
@@ -152,17 +161,27 @@ class NcclComm : public std::enable_shared_from_this<NcclComm> {
   std::shared_ptr<Shrinking> shrunk_;     // another one from this one
   std::atomic<Stage> stage_{Stage::kOpen};
   std::atomic<bool> ready_{false};
+  std::atomic<bool> settled_{true};  // NCCL has given the last call's operation to the device
   std::atomic<bool> was_parent_{false};
+  const std::chrono::steady_clock::time_point begun_ = std::chrono::steady_clock::now();
+  std::atomic<std::chrono::steady_clock::duration> build_time_{};
   std::mutex mutex_;
   std::condition_variable changed_;
   int unfinished_ = 0;  // ends of this one in progress
   bool given_up_ = false;
+  bool left_ = false;  // its end goes on, and the device is free of it
   std::optional<device::CudaStream> caller_;
 };
 
 // The number of threads that still end communicators. A session waits for them briefly before its process exits.
 int unfinished_nccl_ends();
 bool await_nccl_ends(std::chrono::milliseconds limit);
+// The longest time for which an end that is late, but leaves the device alone, has gone on; zero if there is none. Its
+// communicator's memory, threads and descriptors stay in use meanwhile.
+std::chrono::milliseconds longest_left_nccl_end();
+// A late end of a communicator for which the device still works; no other process can use that work any more. Why, for
+// messages.
+std::optional<std::string> nccl_end_that_holds_the_device();
 // The number of builds that were aborted before they were ready. NCCL leaks some of what each held if its ranks had not
 // met: 4 descriptors, 2 streams and pinned memory in 2.28.
 int abandoned_nccl_builds();

@@ -23,7 +23,7 @@
 // plane's connections. A call returns once its result is complete or the device no longer uses the caller's memory.
 //
 // Ownership and threads: as Communicator. Failure: also kPeerLost from the host plane, kTimeout at the operation
-// timeout. If NCCL does not finish an abort in time, NcclOptions::on_wedged is called: the process must end. Source:
+// timeout. A call whose communicator ends late returns when the device is free of it. Source:
 // reference notes on NCCL 2.28, in train/comm/nccl/README.md.
 
 namespace elastictrain::comm {
@@ -51,8 +51,8 @@ struct NcclOptions {
   std::chrono::milliseconds at_swap_limit{60'000};
   std::chrono::milliseconds shrink_limit{10'000};  // then all ranks build from scratch
   std::chrono::milliseconds abort_deadline{3'000};
-  std::function<void(const std::string&)>
-      on_wedged;                         // the process must be replaced; any thread, at most once per generation
+  // The device is of no use to this process any more, which must be replaced; any thread.
+  std::function<void(const std::string&)> on_broken;
   std::uint32_t several_ids_from = 256;  // ranks
   bool exchanges_narrow = true;          // see DeviceSums; equal on all ranks
 };
