@@ -1,6 +1,8 @@
 // Purpose: policy "provisioning" (KungFu 2020, algorithms B7, Fig. 6): adds a worker every so many steps. It stops for
 // good and removes the last worker when throughput is less than (1 + alpha/n) times that of one worker less. In terms
 // of A3 this is d = 1 and S = alpha (n-1)/n.
+//
+// Published, for comparison. It is no policy program because `plan` and the benchmarks replay it in their own time.
 #pragma once
 
 #include <cstdint>

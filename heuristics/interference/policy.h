@@ -1,5 +1,7 @@
 // Purpose: policy "interference" (KungFu 2020, algorithms B1 and B7): workers vote on disturbed communication, and
 // the job changes to a star.
+//
+// Published, for comparison. It is no policy program because `plan` and the benchmarks replay it in their own time.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,5 @@
-// Purpose: published detectors, by name, for comparison and for users who know them.
+// Purpose: published detectors, by name, for comparison and for users who know them. They are no policy programs
+// because a detector judges within a policy, and `plan` replays it in its own time.
 //
 // - ewma: Or, Zhang, Freedman 2020 (algorithms A7, code form): e = 0.1 f + 0.9 e of the throughput relative to the
 //   median, slow below 0.8; rank 0 is exempt there.
