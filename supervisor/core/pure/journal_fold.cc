@@ -153,6 +153,8 @@ void JournalFold::on(const record::NewcomerSentAway& about) {
   };
   leave_out(state_.now);
   for (auto& [generation, plan] : state_.plans) leave_out(plan);
+  // Its end may have been ordered in vain: it is in a generation, and no later one may plan with it.
+  if (const auto found = state_.workers.find(about.worker); found != state_.workers.end()) found->second.left = true;
 }
 
 void JournalFold::on(const record::Spawn& about) {
