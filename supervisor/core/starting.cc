@@ -310,6 +310,8 @@ static void count_before_training(Run& run, const std::string& why) {
 void on_message(Run& run, Worker& worker, const protocol::WorkerDeclines& message) {
   if (worker.assigned() || worker.dying()) return;
   const std::string why = "cannot join: " + message.reason;
+  // Its program may wait for its first assignment, or have declined by itself before that.
+  if (worker.ready()) dismiss(run, worker, why);
   expect_exit(run, worker);
   drop_joiner(run, worker, why, Retry::kOnce);
   count_before_training(run, message.reason);

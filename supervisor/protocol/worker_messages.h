@@ -193,7 +193,7 @@ struct WorkerSwap {
 // From a worker that starts: which epoch is the run in? Answered by RunEpoch.
 struct WorkerAsksEpoch {};
 
-// From a worker in no generation: it cannot join, and ends.
+// From a worker in no generation: it cannot join, and ends; by itself if it has not said WorkerReady.
 struct WorkerDeclines {
   std::string reason;
 };

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <map>
+#include <optional>
 #include <span>
 #include <string>
 #include <utility>
@@ -24,15 +25,34 @@ struct Agreed {
   bool exchanges_narrow = false;
 };
 
+constexpr std::byte kNccl{1};
+constexpr std::byte kExchanges{2};
+
+// Those who sum over NCCL do not fall back to host memory because of a newcomer.
+std::optional<Error> refuse_newcomers(const comm::Communicator& host, const DeviceBuild& build,
+                                      const std::vector<std::byte>& all) {
+  std::string refused;
+  bool is_mine = false;
+  for (std::uint32_t rank = 0; rank < all.size(); ++rank) {
+    if ((all[rank] & kNccl) != std::byte{0}) continue;
+    if (std::ranges::find(build.newcomers, rank) == build.newcomers.end()) return std::nullopt;
+    refused += (refused.empty() ? "rank " : ", rank ") + std::to_string(rank);
+    is_mine = is_mine || rank == host.rank();
+  }
+  if (refused.empty()) return std::nullopt;
+  const std::string why = "NCCL does not work on " + refused + ", and the others sum over it";
+  if (is_mine && build.on_refused) build.on_refused(why);
+  return Error{ErrorCode::kUnavailable, why};
+}
+
 Result<Agreed> agree(comm::Communicator& host, const DeviceBuild& build, const comm::CancelToken& cancel) {
-  constexpr std::byte kNccl{1};
-  constexpr std::byte kExchanges{2};
   const comm::BuildGuard guard(host, cancel, build.deadline);
   std::byte mine{0};
   if (build.nccl_works && comm::NcclLibrary::get().ok()) mine |= kNccl;
   if (build.exchanges_narrow) mine |= kExchanges;
   std::vector<std::byte> all(host.world_size());
   if (auto status = host.all_gather({&mine, 1}, all); !status) return status.error();
+  if (auto refused = refuse_newcomers(host, build, all)) return std::move(*refused);
   std::byte common{kNccl | kExchanges};
   for (const std::byte one : all) common &= one;
   return Agreed{(common & kNccl) != std::byte{0}, (common & kExchanges) != std::byte{0}};

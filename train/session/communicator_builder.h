@@ -38,6 +38,9 @@ struct DeviceBuild {
   bool nccl_works = true;  // here, as a trial has shown
   comm::NcclBuild nccl_build = comm::NcclBuild::kBackground;
   bool exchanges_narrow = true;  // if all members want it
+  // Ranks that join others, who keep their NCCL: where it does not work on one of these, the build fails.
+  std::vector<std::uint32_t> newcomers;
+  std::function<void(const std::string&)> on_refused;  // this rank is such a newcomer; the reason
   comm::RunningGeneration running;
   std::function<comm::StepClock()> step_clock;
   std::function<void(const std::string&)> on_broken;

@@ -510,19 +510,28 @@ comm::RunningGeneration ControlPlane::running_before(const protocol::GenerationP
   return {current_, ranks_left_out(current_members_, plan)};
 }
 
+// The others keep their NCCL; a later try may find another device.
+void ControlPlane::decline(const std::string& why) {
+  const std::string here = nccl_works_ ? "" : ": " + nccl_works_.error().message;
+  send(protocol::WorkerDeclines{why + here});
+}
+
 Result<comm::BuildResult> ControlPlane::with_device(comm::BuildResult built, const protocol::GenerationPlan& plan,
-                                                    const comm::CancelToken& cancel) const {
+                                                    const comm::CancelToken& cancel) {
   if (!device_) return built;
-  DeviceBuild build{.device = device_,
-                    .job = environment_.job_id,
-                    .deadline = std::chrono::steady_clock::now() + time_limit(plan),
-                    .backend = environment_.backend,
-                    .nccl_works = nccl_works_.ok(),
-                    .nccl_build = environment_.nccl_build,
-                    .exchanges_narrow = environment_.exchanges_narrow && pays_to_exchange_narrow(plan),
-                    .running = running_before(plan),
-                    .step_clock = [pace = pace_] { return pace->clock(); },
-                    .on_broken = on_broken_};
+  DeviceBuild build{
+      .device = device_,
+      .job = environment_.job_id,
+      .deadline = std::chrono::steady_clock::now() + time_limit(plan),
+      .backend = environment_.backend,
+      .nccl_works = nccl_works_.ok(),
+      .nccl_build = environment_.nccl_build,
+      .exchanges_narrow = environment_.exchanges_narrow && pays_to_exchange_narrow(plan),
+      .newcomers = plan.kind == protocol::ChangeKind::kRecover ? std::vector<std::uint32_t>() : joiner_ranks(plan),
+      .on_refused = [this](const std::string& why) { decline(why); },
+      .running = running_before(plan),
+      .step_clock = [pace = pace_] { return pace->clock(); },
+      .on_broken = on_broken_};
   auto reached = reach_device(std::move(built.communicator), std::move(build), cancel);
   if (!reached) return reached.error();
   built.communicator = std::move(*reached);

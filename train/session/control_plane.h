@@ -185,7 +185,8 @@ class ControlPlane {
   Result<comm::BuildResult> build_data_plane(const comm::BuildSpec& spec, const protocol::GenerationPlan& plan,
                                              const comm::CancelToken& cancel);
   Result<comm::BuildResult> with_device(comm::BuildResult built, const protocol::GenerationPlan& plan,
-                                        const comm::CancelToken& cancel) const;
+                                        const comm::CancelToken& cancel);
+  void decline(const std::string& why);
   comm::RunningGeneration running_before(const protocol::GenerationPlan& plan) const;
 
   const Environment& environment_;

@@ -134,6 +134,27 @@ TEST_CASE("where NCCL does not work for one worker, it says so and all sum throu
   CHECK(run[workers[1]].notes["nccl"].find("device memory is staged") != std::string::npos);
 }
 
+TEST_CASE("a newcomer whose NCCL does not work declines, and who trains over NCCL goes on") {
+  FakeRun run{TestWorkerOptions()};
+  run.set_environment("ELASTICTRAIN_BACKEND", "auto");
+  auto workers = run.spawn_ready(2);
+  run.change_to(workers);
+  run.wait_step(workers[0], 3);
+  run.set_environment("ET_STANDIN_NCCL_FAULTS", "fail-init");
+  const WorkerId newcomer = run.spawn_ready();
+  const auto plan = run.plan({workers[0], workers[1], newcomer});
+  run.prepare(plan);
+  run.wait_until([&] { return !run[newcomer].declines.empty(); }, "the newcomer declines");
+  CHECK(run[newcomer].declines.find("NCCL does not work on rank 2, and the others sum over it: ") == 0);
+  run.wait_until([&] { return run[workers[0]].prepare_failed.count(plan.generation) != 0; }, "the build fails");
+  run.cancel(plan);
+  run.dismiss(newcomer);
+  run.wait_exit(newcomer);
+  run.wait_step(workers[0], run[workers[0]].heartbeat.step + 5);
+  CHECK(run[workers[0]].notes.count("nccl") == 0);
+  run.stop_and_check();
+}
+
 // As the builds of changes that were given up, whose joiner never came.
 void abandon_builds(int count) {
   const auto limit = steady_clock::now() + kAtMost;
@@ -172,6 +193,11 @@ struct LateAborts {
     workers = run.spawn_ready(3);
     run.change_to(workers);
     run.wait_step(workers[0], 3);
+    switch_on("stall-run," + fault);
+    for (const WorkerId worker : workers) {
+      run.wait_until([&] { return run[worker].heartbeat.place == protocol::StepPlace::kReducing; },
+                     "all to be in a sum");
+    }
     switch_on(fault);
     run.kill(workers[2]);
   }
@@ -199,7 +225,7 @@ TEST_CASE("survivors whose aborts never return train on, since their devices are
 }
 
 TEST_CASE("survivors whose devices are not released say so, wait, and train on when they are") {
-  LateAborts late("wedge-abort");
+  LateAborts late("stall-run,wedge-abort");
   const Generation fence = late.run.new_fence();
   late.run.send_abort(fence, late.run.living());
   const std::string key(protocol::kHeldNote);
