@@ -113,10 +113,9 @@ TEST_CASE(
   plan.generation = 1;
   plan.members = complete.members;
   plan.shares = {8, 9, 10};
-  const Resumed after =
-      fold_of({opened_with(3), record::HostOffered{"a", 3, AgentId{1}, {}},
-               record::Spawn{WorkerId{2}, "a", AgentId{1}, 0}, plan, complete,
-               record::NewcomerSentAway{WorkerId{2}, "it disagrees"}});
+  const Resumed after = fold_of({opened_with(3), record::HostOffered{"a", 3, AgentId{1}, {}},
+                                 record::Spawn{WorkerId{2}, "a", AgentId{1}, 0}, plan, complete,
+                                 record::NewcomerSentAway{WorkerId{2}, "it disagrees"}});
   REQUIRE(after.workers.size() == 1);
   CHECK(after.workers.front().left);
   CHECK(after.members == std::vector<WorkerId>{WorkerId{1}, WorkerId{3}});
