@@ -322,7 +322,8 @@ bool HangDetector::everybody_waits(Millis min, Instant now) {
 void HangDetector::look_for_stuck(WorkerId worker, const Record& record, Instant now,
                                   std::vector<HangFinding>& findings) {
   if (stuck_reported_ || holding_ || records_.size() < 2 || record.heartbeat.place != StepPlace::kReducing) return;
-  const Millis max = limit(record, kWide);
+  Millis max = limit(record, kWide);
+  if (stuck_times_ > 0) max = std::max(max, std::min(kNetworkRetries, settings_.hang_max));
   if (record.still < max || !everybody_waits(max, now)) {
     if (record.still < max) stuck_suspected_.reset();
     return;

@@ -122,6 +122,9 @@ class HangDetector {
   static constexpr std::uint32_t kWide = 4;          // times the limit, as above
   static constexpr std::uint32_t kWideWithCpu = 10;  // likewise
   static constexpr Step kVerifiedSteps = 100;        // after which standstills are counted anew
+  // A network that stands still as a whole repairs itself within the retries of InfiniBand (NCCL_IB_TIMEOUT 20: 4.3 s,
+  // NCCL_IB_RETRY_CNT 7), and then no host is at fault. A second standstill lasts at least as long, or hang_max.
+  static constexpr Millis kNetworkRetries{31'000};
 
   // `longest_gap`: between two heartbeats of a worker whose agent is healthy. `assignment_time`: for the arrival of a
   // joiner's state.
