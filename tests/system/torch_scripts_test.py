@@ -12,7 +12,7 @@ from harness import Case, Run, pids
 from torch_frameworks_test import script_job
 from torch_test import END_S, PYTHON, START_S, WHY_NOT, torch_python, torch_run
 
-WORKS = ("plain", "hook", "accumulation", "logged", "join", "join-class", "unused", "static", "mixed", "weighted", "stream", "zipped")
+WORKS = ("plain", "hook", "accumulation", "logged", "join", "join-class", "unused", "static", "mixed", "weighted", "stream")
 REFUSED = {
     "fsdp": "as FSDP, pipelines and process groups of parts of the workers do",
     "fully-shard": "as FSDP, pipelines and process groups of parts of the workers do",
@@ -45,6 +45,22 @@ class Scripts(Case):
             run.wait_no_processes()
             self.assert_audit_clean(run)
             self.assertIn(f"done {pattern}", run.text())
+
+    def test_a_second_loader_beside_that_of_the_run(self):
+        """Who joins such a script must meet the others in its first loop, and may not; those who are there train on."""
+        with tempfile.TemporaryDirectory() as directory:
+            saved = os.path.join(directory, "saved")
+            with torch_run(script_job("torch_patterns.py", (1, 1, 2)), ET_PATTERN="zipped", ET_EPOCHS=10000,
+                           ET_SAVED=saved) as run:
+                first = pids(run.wait_size(1, START_S))[0]
+                run.do("resize", run.name, 2)
+                run.wait_status(lambda s: s.get("world_size") == 2 or run.events("grow_refused"), START_S, "a try to grow")
+                run.wait_more_steps(50)
+                self.assertIn(first, pids(run.status()))
+                with open(saved + ".stop", "w"):
+                    pass
+                self.assertEqual(run.wait(END_S), 0, run.text()[-2000:])
+                self.assert_audit_clean(run)
 
     def test_what_is_refused(self):
         for pattern, sentence in REFUSED.items():
