@@ -327,7 +327,11 @@ void NcclComm::watch_late_end(const EndedWithin& ended, std::chrono::millisecond
   const auto idle = std::make_shared<std::atomic<bool>>(false);
   std::optional<Listed<std::string>> holding;
   const auto since = std::chrono::steady_clock::now();
-  look_at_stream(idle);
+  try {
+    look_at_stream(idle);
+  } catch (const std::system_error&) {
+    // Without a thread nobody knows, so the device counts as busy.
+  }
   while (!*idle) {
     if (ended(kLatePause)) return;
     const auto held = std::chrono::steady_clock::now() - since;

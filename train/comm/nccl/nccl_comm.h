@@ -179,8 +179,7 @@ bool await_nccl_ends(std::chrono::milliseconds limit);
 // The longest time for which an end that is late, but leaves the device alone, has gone on; zero if there is none. Its
 // communicator's memory, threads and descriptors stay in use meanwhile.
 std::chrono::milliseconds longest_left_nccl_end();
-// A late end of a communicator for which the device still works; no other process can use that work any more. Why, for
-// messages.
+// A sentence about a late end of a communicator for which the device still works; nothing if there is none.
 std::optional<std::string> nccl_end_that_holds_the_device();
 // The number of builds that were aborted before they were ready. NCCL leaks some of what each held if its ranks had not
 // met: 4 descriptors, 2 streams and pinned memory in 2.28.
