@@ -144,6 +144,7 @@ TEST_CASE("after a power cut of the supervisor's machine no number is issued twi
   LostSupervisor scene;
   scene.lose_supervisor();
   scene.options.settings.failures.halt_timeout = Millis(200);
+  scene.options.settings.failures.hang_max = Millis(200);  // nobody answers
   const std::string path = scene.options.run_directory + "/" + control::kJournalName;
   std::string journal = test::read_file(path);
   const std::string boot = launcher::boot_id();
