@@ -24,7 +24,8 @@ constexpr std::chrono::milliseconds kUnreadyLimit{30'000};
 constexpr int kStepsOfLimit = 10;
 constexpr int kBuildsOfLimit = 2;
 constexpr std::chrono::milliseconds kLatePause{5};
-constexpr std::chrono::milliseconds kAnswerLimit{200};  // of the driver, about a stream
+constexpr std::chrono::milliseconds kBetweenLateLooks{10'000};  // at an end that no caller waits for any more
+constexpr std::chrono::milliseconds kAnswerLimit{200};          // of the driver, about a stream
 // The supervisor ends such a worker far sooner, if another one holds the state.
 constexpr std::chrono::minutes kHeldLimit{10};
 // A stream of the caller's that takes longer hangs, which is for the supervisor to find.
@@ -296,11 +297,14 @@ void NcclComm::end(const std::function<void()>& work, const std::function<void(c
       return self->changed_.wait_for(lock, time, [&] { return *done; });
     };
     watch(ended_within);
-    if (ended_within(std::chrono::milliseconds(0))) return;
-    const std::lock_guard lock(self->mutex_);
-    self->given_up_ = true;
-    self->changed_.notify_all();
+    if (!ended_within(std::chrono::milliseconds(0))) self->give_up();
   });
+}
+
+void NcclComm::give_up() {
+  const std::lock_guard lock(mutex_);
+  given_up_ = true;
+  changed_.notify_all();
 }
 
 void NcclComm::end_in_time(const std::function<void()>& work) {
@@ -309,6 +313,7 @@ void NcclComm::end_in_time(const std::function<void()>& work) {
       watch_end(ended, may_begin, limit);
     });
   } catch (const std::system_error& problem) {
+    give_up();  // nobody else would end a wait for it
     report(std::string("no thread could be started to end it: ") + problem.what());
   }
 }
@@ -345,7 +350,7 @@ void NcclComm::watch_late_end(const EndedWithin& ended, std::chrono::millisecond
     changed_.notify_all();
   }
   const Listed left(ends().left, std::chrono::steady_clock::now());
-  while (!ended(kGoodbyeLimit)) {
+  while (!ended(kBetweenLateLooks)) {
   }
 }
 

@@ -137,6 +137,7 @@ class NcclComm : public std::enable_shared_from_this<NcclComm> {
   // Runs `work` on a thread that may be abandoned, and `watch` on another one. It is given up when `watch` returns
   // before its end.
   void end(const std::function<void()>& work, const std::function<void(const EndedWithin&)>& watch);
+  void give_up();
   void end_in_time(const std::function<void()>& work);
   void watch_end(const EndedWithin& ended, const std::function<bool()>& may_begin, std::chrono::milliseconds limit);
   void watch_late_end(const EndedWithin& ended, std::chrono::milliseconds limit);
