@@ -128,10 +128,11 @@ void on_message(Run& run, Worker& worker, const protocol::WorkerHalted& message)
   }
   if (run.change.stage != Stage::kHalting || message.fence != run.recovery.fence) return;
   if (run.recovery.waiting.erase(worker.id) == 0) return;
+  const bool state_is_missing = run.recovery.state_until && !can_go_on_without_others(run);
   worker.halted = message;
   journal_halted(run, worker, message);
   if (run.recovery.waiting.empty()) return run.out.look_again();
-  if (run.recovery.state_until && can_go_on_without_others(run)) arm_halt_timer(run, halt_limit(run));
+  if (state_is_missing && can_go_on_without_others(run)) arm_halt_timer(run, halt_limit(run));
 }
 
 void device_holds(Run& run, Worker& worker, const std::string& why) {
