@@ -69,6 +69,7 @@ bool connects_late() {
 enum Algorithm { kTree, kRing, kAlgorithms };
 constexpr std::size_t kLargestOfTree = 16384;  // floats
 
+constexpr std::chrono::milliseconds kLateLaunch{100};
 constexpr std::array<char, 1> kKernels{};  // stands for the code of all of them
 
 struct Faults {
@@ -360,6 +361,7 @@ class Comm {
       while (!stop_operations_) std::this_thread::sleep_for(std::chrono::milliseconds(1));
       return kSystemError;
     }
+    if (has_fault("launch-late", rank_)) std::this_thread::sleep_for(kLateLaunch);
     ++running_;
     const auto run = [](void* argument) {
       auto* todo = static_cast<Work*>(argument);

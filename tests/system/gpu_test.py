@@ -110,10 +110,10 @@ class LateEnds(Faults):
     def test_of_network_threads_cost_nobody_who_holds_the_state(self):
         with self.trains() as run:
             before = pids(run.status())
-            self.inject("join-abort")
+            self.inject("launch-late,join-abort")
             os.kill(before[2], signal.SIGKILL)
             run.wait_status(lambda s: s["phase"] == "running" and s["world_size"] == 3, what="the successor")
-            run.wait_more_steps(100)
+            run.wait_more_steps(10)
             self.assertEqual(pids(run.status())[:2], before[:2])
             self.assertEqual(len(run.events("loss")), 1)
             self.goes_on(run)

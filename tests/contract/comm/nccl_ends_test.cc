@@ -68,6 +68,26 @@ TEST_CASE("an abort that never returns, of a communicator that the device has le
   CHECK(reports == 0);
 }
 
+TEST_CASE("an abort lets a call that was just made reach the device, so that it can tell when that is over") {
+  World world(shm(2));
+  std::atomic<int> reports{0};
+  {
+    HalfSum half(world, reports);
+    const Faults faults("launch-late@0,join-abort@0");
+    Bucket second(10);
+    std::thread caller([&] {
+      use_device_of(0);
+      CHECK(half.all[0].communicator->device_sums()->start_sum(second.reduce()).error().code == ErrorCode::kAborted);
+    });
+    std::this_thread::sleep_for(milliseconds(30));
+    half.all[0].communicator->abort();
+    caller.join();
+    CHECK(longest_left_nccl_end() > milliseconds(0));
+    CHECK_FALSE(nccl_end_that_holds_the_device());
+  }
+  CHECK(reports == 0);
+}
+
 TEST_CASE("while the device works for what was aborted, the caller's memory is not given back") {
   World world(shm(2));
   std::atomic<int> reports{0};

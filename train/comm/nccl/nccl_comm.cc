@@ -19,7 +19,8 @@ constexpr std::chrono::milliseconds kLookLimit{10};         // to wait for a thr
 constexpr std::chrono::milliseconds kGoodbyeLimit{10'000};  // until all ranks are done with a generation
 constexpr std::chrono::milliseconds kFinalizeLimit{5'000};
 constexpr std::chrono::milliseconds kFinalizePause{1};
-constexpr std::chrono::milliseconds kRevokePause{1};
+constexpr std::chrono::milliseconds kSettlePause{1};
+constexpr std::chrono::milliseconds kSettleLimit{300};  // of NCCL's thread, to launch what was called
 constexpr std::chrono::milliseconds kUnreadyLimit{30'000};
 constexpr int kStepsOfLimit = 10;
 constexpr int kBuildsOfLimit = 2;
@@ -413,18 +414,11 @@ void NcclComm::revoke_inside() {
   if (stage_ != Stage::kStopping) return;
   const device::Device::Scope scope(*device_);
   const auto until = std::chrono::steady_clock::now() + init_.abort_deadline / 2;
-  const auto settled = [&](NcclCode state) {
-    while (state == kNcclInProgress && std::chrono::steady_clock::now() < until) {
-      std::this_thread::sleep_for(kRevokePause);
-      if (nccl_.async_error(handle_, &state) != kNcclSuccess) break;
-    }
-    return state;
-  };
   // From a settled state only: a thread of NCCL may still give the last operation to the device.
-  NcclCode state = kNcclInProgress;
-  if (nccl_.async_error(handle_, &state) == kNcclSuccess && settled(state) != kNcclInProgress) {
-    settled_ = true;
-    state = settled(nccl_.revoke(handle_, kNcclRevokeDefault));
+  NcclCode state = settle(until);
+  if (state != kNcclInProgress) {
+    state = nccl_.revoke(handle_, kNcclRevokeDefault);
+    if (state == kNcclInProgress) state = settle(until);
   }
   Stage stopping = Stage::kStopping;
   if (state == kNcclSuccess) {
@@ -433,6 +427,19 @@ void NcclComm::revoke_inside() {
     nccl_.abort(std::exchange(handle_, nullptr));
   }
   check_device();
+}
+
+NcclCode NcclComm::settle(std::chrono::steady_clock::time_point until) {
+  for (;;) {
+    NcclCode state = kNcclInProgress;
+    if (nccl_.async_error(handle_, &state) != kNcclSuccess) return kNcclInProgress;
+    if (state != kNcclInProgress) {
+      settled_ = true;
+      return state;
+    }
+    if (std::chrono::steady_clock::now() > until) return kNcclInProgress;
+    std::this_thread::sleep_for(kSettlePause);
+  }
 }
 
 void NcclComm::abort() noexcept {
@@ -448,8 +455,8 @@ void NcclComm::abort_inside() {
   if (parent_) abort_parent();
   const device::Device::Scope scope(*device_);
   if (handle_ != nullptr) {
-    NcclCode state = kNcclInProgress;
-    if (nccl_.async_error(handle_, &state) == kNcclSuccess && state != kNcclInProgress) settled_ = true;
+    // Nobody can ask any more once the abort has begun, and a late end is judged by it.
+    if (!settled_) settle(std::chrono::steady_clock::now() + kSettleLimit);
     nccl_.abort(std::exchange(handle_, nullptr));
   }
   check_device();

@@ -144,6 +144,9 @@ class NcclComm : public std::enable_shared_from_this<NcclComm> {
   void look_at_stream(const std::shared_ptr<std::atomic<bool>>& idle);
   std::function<bool()> caller_is_done();
   std::chrono::milliseconds end_limit() const;
+  // Call it with the lock held. The state once NCCL has given the last call's operation to the device, or
+  // kNcclInProgress if that is unknown at `until`.
+  NcclCode settle(std::chrono::steady_clock::time_point until);
   void revoke_inside();
   void abort_inside();
   bool all_may_finalize(Communicator& host_plane);
