@@ -110,7 +110,8 @@ class LateEnds(Faults):
     def test_of_network_threads_cost_nobody_who_holds_the_state(self):
         with self.trains() as run:
             before = pids(run.status())
-            self.inject("launch-late,join-abort")
+            self.inject("launch-late@1,join-abort")
+            run.wait_more_steps(5)
             os.kill(before[2], signal.SIGKILL)
             run.wait_status(lambda s: s["phase"] == "running" and s["world_size"] == 3, what="the successor")
             run.wait_more_steps(10)
