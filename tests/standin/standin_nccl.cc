@@ -70,6 +70,7 @@ enum Algorithm { kTree, kRing, kAlgorithms };
 constexpr std::size_t kLargestOfTree = 16384;  // floats
 
 constexpr std::chrono::milliseconds kLateLaunch{100};
+constexpr char kFreed = 'f';
 constexpr std::array<char, 1> kKernels{};  // stands for the code of all of them
 
 struct Faults {
@@ -224,10 +225,13 @@ class Comm {
   int rank() const { return rank_; }
   int ranks() const { return ranks_; }
 
-  // Ends all operations and waits for it.
-  void stop() {
+  // Ends all operations and waits for it. What is freed then may be what a kernel of another rank still reads.
+  void stop(bool frees) {
     stop_ = stop_operations_ = true;
     join();
+    for (const int socket : meetings_) {
+      if (frees && socket >= 0) (void)::send(socket, &kFreed, 1, MSG_NOSIGNAL | MSG_DONTWAIT);
+    }
     for (const auto* sockets : {&sockets_, &meetings_}) {
       for (const int socket : *sockets) {
         if (socket >= 0) ::shutdown(socket, SHUT_RDWR);
@@ -255,6 +259,7 @@ class Comm {
     if (revoked_.exchange(true) || state_ == kInProgress) return misuse();
     const int before = state_;
     begin_job([this, before] {
+      while (!stop_ && has_fault("wedge-abort", rank_)) std::this_thread::sleep_for(std::chrono::milliseconds(1));
       stop_operations_ = true;
       while (running_ > 0 || (!stop_ && has_fault("stall-revoke", rank_))) std::this_thread::yield();
       ++counters.revoked;
@@ -487,9 +492,18 @@ class Comm {
     if (work.sum != nullptr) standin_cuda_take_time("ET_STANDIN_SUM_US", begin);
     if (work.sum != nullptr && end == MoveEnd::kDone) ++counters.summed;
     if (end != MoveEnd::kLost) return;
+    if (!stop_operations_ && has_fault("mapped-memory", rank_) && a_peer_has_freed()) standin_cuda_fault(700);
     if (!has_fault("silent-loss", rank_)) state_ = kRemote;
     // The kernel of a lost communicator spins until it is aborted.
     while (!stop_operations_) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+
+  bool a_peer_has_freed() const {
+    return std::any_of(meetings_.begin(), meetings_.end(), [](int socket) {
+      std::array<char, 16> unread{};
+      const auto bytes = socket < 0 ? 0 : ::recv(socket, unread.data(), unread.size(), MSG_PEEK | MSG_DONTWAIT);
+      return bytes > 0 && std::count(unread.begin(), unread.begin() + bytes, kFreed) > 0;
+    });
   }
 
   MoveEnd transfer(const std::vector<Piece>& pieces) {
@@ -636,7 +650,7 @@ STANDIN_API int ncclCommAbort(Comm* comm) {
   {
     const Inside inside(*comm);
     while (has_fault("wedge-abort", comm->rank())) std::this_thread::sleep_for(std::chrono::milliseconds(1));
-    comm->stop();
+    comm->stop(true);
     while (has_fault("join-abort", comm->rank())) std::this_thread::sleep_for(std::chrono::milliseconds(1));
     if (has_fault("sticky-abort", comm->rank())) standin_cuda_fault(700);
   }
@@ -653,7 +667,7 @@ STANDIN_API int ncclCommFinalize(Comm* comm) {
 
 STANDIN_API int ncclCommDestroy(Comm* comm) {
   if (const int now = comm->ensure_ready()) return now;
-  comm->stop();
+  comm->stop(false);
   delete comm;
   ++counters.destroyed;
   return kSuccess;

@@ -24,8 +24,9 @@
 //   stall-run         what was launched does not run; RAS says that it was launched
 //   never-called      the same, as if it had not been launched
 //   silent-loss       a lost peer is not noticed, as over NVLink and shared memory
-//   wedge-abort       ncclCommAbort does not return, and what runs goes on running
+//   wedge-abort       ncclCommAbort does not return, and what runs goes on running, after a Revoke, too
 //   join-abort        ncclCommAbort ends what runs, and then does not return, as where it joins its network threads
+//   mapped-memory     an abort frees what kernels of other ranks read, which breaks the devices where one still runs
 //   sticky-abort      after an abort the device fails every call (CUDA error 700)
 // Thread: any.
 #pragma once

@@ -104,13 +104,23 @@ class Faults(Case):
         self.assert_stops_clean(run)
 
 
-class LateEnds(Faults):
-    """NCCL does not end what workers were in."""
+class Ends(Faults):
+    """What becomes of the survivors' communicators after a loss."""
 
-    def test_of_network_threads_cost_nobody_who_holds_the_state(self):
+    def test_free_no_memory_that_another_still_reads(self):
         with self.trains() as run:
             before = pids(run.status())
-            self.inject("launch-late@1,join-abort")
+            self.inject("mapped-memory")
+            os.kill(before[2], signal.SIGKILL)
+            run.wait_status(lambda s: s["phase"] == "running" and s["world_size"] == 3, what="the successor")
+            self.assertEqual(pids(run.status())[:2], before[:2])
+            self.assertEqual(len(run.events("loss")), 1)
+            self.goes_on(run)
+
+    def test_that_wait_for_network_threads_cost_nobody_who_holds_the_state(self):
+        with self.trains() as run:
+            before = pids(run.status())
+            self.inject("launch-late@1,stall-revoke,join-abort")
             run.wait_more_steps(5)
             os.kill(before[2], signal.SIGKILL)
             run.wait_status(lambda s: s["phase"] == "running" and s["world_size"] == 3, what="the successor")
@@ -119,7 +129,7 @@ class LateEnds(Faults):
             self.assertEqual(len(run.events("loss")), 1)
             self.goes_on(run)
 
-    def test_on_all_devices_lose_no_state(self):
+    def test_that_are_late_on_all_devices_lose_no_state(self):
         with self.trains(failures={"halt_timeout_ms": 1000}) as run:
             before = pids(run.status())
             self.inject("stall-run,wedge-abort")

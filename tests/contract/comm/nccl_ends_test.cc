@@ -45,7 +45,7 @@ TEST_CASE("an abort that never returns, of a communicator that the device has le
   std::atomic<int> reports{0};
   {
     HalfSum half(world, reports);
-    const Faults faults("join-abort@0");
+    const Faults faults("stall-revoke@0,join-abort@0");
     half.all[0].communicator->abort();
     half.all[0].communicator->abort();
     CHECK(half.all[0].communicator->barrier().error().code == ErrorCode::kAborted);
@@ -73,7 +73,7 @@ TEST_CASE("an abort lets a call that was just made reach the device, so that it 
   std::atomic<int> reports{0};
   {
     HalfSum half(world, reports);
-    const Faults faults("launch-late@0,join-abort@0");
+    const Faults faults("launch-late@0,stall-revoke@0,join-abort@0");
     Bucket second(10);
     std::thread caller([&] {
       use_device_of(0);
@@ -85,6 +85,36 @@ TEST_CASE("an abort lets a call that was just made reach the device, so that it 
     CHECK(longest_left_nccl_end() > milliseconds(0));
     CHECK_FALSE(nccl_end_that_holds_the_device());
   }
+  CHECK(reports == 0);
+}
+
+TEST_CASE("no rank frees what kernels of others may still read before those have ended") {
+  World world(shm(3));
+  std::atomic<int> reports{0};
+  auto all = build_all(world, 1, [&](auto) {
+    auto options = options_until(seconds(20));
+    options.on_broken = [&](const std::string&) { ++reports; };
+    return options;
+  });
+  std::vector<Bucket> buckets;
+  const Faults faults("mapped-memory");
+  for (std::uint32_t rank = 0; rank < 2; ++rank) {  // the third never comes
+    use_device_of(rank);
+    REQUIRE(all[rank].communicator->device_sums()->start_sum(buckets.emplace_back(10).reduce()).ok());
+  }
+  for (std::uint32_t rank = 0; rank < 2; ++rank) {
+    all[rank].communicator->abort();
+    std::this_thread::sleep_for(milliseconds(50));
+  }
+  for (std::uint32_t rank = 0; rank < 2; ++rank) {
+    use_device_of(rank);
+    CHECK(all[rank].communicator->device_sums()->finish_sums().error().code == ErrorCode::kAborted);
+    buckets[rank].put(std::vector<float>(10, 1.0F));
+    CHECK(buckets[rank].data() == std::vector<float>(10, 1.0F));
+  }
+  all.clear();
+  REQUIRE(await_nccl_ends(seconds(20)));
+  CHECK(counters().alive == 0);
   CHECK(reports == 0);
 }
 
@@ -247,6 +277,7 @@ TEST_CASE("a device that is broken after an abort is noticed") {
   {
     const Faults faults("sticky-abort@0");
     all[0].communicator->abort();
+    all[0].communicator.reset();
     CHECK(await_nccl_ends(seconds(20)));
   }
   CHECK(reports == 1);

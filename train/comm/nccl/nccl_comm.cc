@@ -345,12 +345,12 @@ void NcclComm::watch_late_end(const EndedWithin& ended, std::chrono::millisecond
     if (held > kAnswerLimit && !holding) holding.emplace(ends().holding, late);
   }
   holding.reset();
+  const Listed left(ends().left, std::chrono::steady_clock::now());
   {
     const std::lock_guard lock(mutex_);
     left_ = true;
     changed_.notify_all();
   }
-  const Listed left(ends().left, std::chrono::steady_clock::now());
   while (!ended(kBetweenLateLooks)) {
   }
 }
@@ -400,9 +400,7 @@ std::function<bool()> NcclComm::caller_is_done() {
 }
 
 void NcclComm::stop() noexcept {
-  const bool can_be_parent =
-      init_.may_be_parent && ready_ && !was_parent_ && nccl_.shrink != nullptr && nccl_.revoke != nullptr;
-  if (!can_be_parent) return abort();
+  if (!ready_ || was_parent_ || nccl_.revoke == nullptr) return abort();
   Stage open = Stage::kOpen;
   if (stage_.compare_exchange_strong(open, Stage::kStopping)) end_in_time([this] { revoke_inside(); });
 }
@@ -415,13 +413,16 @@ void NcclComm::revoke_inside() {
   const device::Device::Scope scope(*device_);
   const auto until = std::chrono::steady_clock::now() + init_.abort_deadline / 2;
   // From a settled state only: a thread of NCCL may still give the last operation to the device.
-  NcclCode state = settle(until);
-  if (state != kNcclInProgress) {
-    state = nccl_.revoke(handle_, kNcclRevokeDefault);
-    if (state == kNcclInProgress) state = settle(until);
+  const NcclCode before = settle(until);
+  NcclCode after = kNcclInProgress;
+  if (before != kNcclInProgress) {
+    after = nccl_.revoke(handle_, kNcclRevokeDefault);
+    // The network's error stays, although the operations have ended.
+    if (is_begun(after) || after == before) after = settle(until);
   }
+  const bool stopped = after == kNcclSuccess || (after == before && after != kNcclInProgress);
   Stage stopping = Stage::kStopping;
-  if (state == kNcclSuccess) {
+  if (stopped) {
     stage_.compare_exchange_strong(stopping, Stage::kStopped);
   } else if (stage_.exchange(Stage::kEnding) == Stage::kStopping) {
     nccl_.abort(std::exchange(handle_, nullptr));

@@ -71,8 +71,6 @@ struct NcclInit {
   std::function<StepClock()> step_clock;  // empty: no step time is known
   // The device is of no use to this process any more, which must be replaced. On a thread of its own, with the reason.
   std::function<void(const std::string&)> on_broken;
-  // stop() leaves a communicator that another can be shrunk from, if the library supports it.
-  bool may_be_parent = false;
 };
 
 class NcclComm : public std::enable_shared_from_this<NcclComm> {
@@ -102,7 +100,8 @@ class NcclComm : public std::enable_shared_from_this<NcclComm> {
   enum class Parenthood : std::uint8_t { kNone, kInUse, kStopped };
   Parenthood parenthood();
 
-  // Ends the running operations on this rank; peers are not notified. abort() also frees the communicator.
+  // Ends the running operations on this rank; peers are not notified. abort() also frees the communicator, of which
+  // kernels of other ranks may still read, so that it comes after a stop() on all ranks, where the library has Revoke.
   void stop() noexcept;
   void abort() noexcept;
   // Call it after one of them. True when the device works for the communicator no more, false when it was given up:

@@ -347,8 +347,7 @@ class Build {
             .name = options_.job + ":" + std::to_string(host_.generation()),
             .abort_deadline = options_.abort_deadline,
             .step_clock = options_.step_clock,
-            .on_broken = options_.on_broken,
-            .may_be_parent = options_.build == NcclBuild::kShrink};
+            .on_broken = options_.on_broken};
   }
 
   std::shared_ptr<NcclComm> possible_parent() const {
