@@ -13,6 +13,7 @@
 #include <exception>
 #include <fstream>
 #include <iomanip>
+#include <numeric>
 #include <stdexcept>
 #include <thread>
 #include <utility>
@@ -48,7 +49,7 @@ class Program {
  public:
   explicit Program(const TestWorkerOptions& options)
       : options_(options), weights_(options.parameters), momentum_(options.parameters), gradient_(options.parameters) {
-    for (std::size_t i = 0; i < weights_.size(); ++i) weights_[i] = static_cast<float>(getpid() % 1000 + i);
+    std::iota(weights_.begin(), weights_.end(), static_cast<float>(getpid() % 1000));
     if (std::getenv("TEST_WORKER_DEVICE") != nullptr) {
       device_.emplace(session_, options.parameters);
       device_->put_state(weights_, momentum_);
@@ -323,7 +324,9 @@ class Program {
 }  // namespace
 
 double sample_gradient(std::uint64_t sample, std::size_t parameter) {
-  return std::sin(static_cast<double>(sample) * 0.37 + static_cast<double>(parameter)) + 0.1;
+  const std::uint32_t mixed = (static_cast<std::uint32_t>(sample) * 2654435761U) ^
+                              (static_cast<std::uint32_t>(parameter) * 2246822519U + 374761393U);
+  return static_cast<double>(static_cast<std::int32_t>(mixed * 3266489917U)) / 2147483648.0 + 0.1;
 }
 
 std::string trace_path(const std::string& directory, std::uint64_t worker) {
