@@ -1,10 +1,11 @@
 #!/usr/bin/env bash
 # Installs what is missing, builds, and runs every test. The last line says how many passed and how many failed. Without
 # root or sudo the tests that need network namespaces are skipped, and each says so.
-# Usage: scripts/test.sh [--asan|--tsan|--debug|--mutants|--torch] [ctest arguments…]
+# Usage: scripts/test.sh [--asan|--tsan|--debug|--long|--mutants|--torch] [ctest arguments…]
 #   scripts/test.sh                      release build, all tests (10 to 20 minutes on two cores, without the build)
 #   scripts/test.sh --asan               the same in a build with AddressSanitizer, its leak detector and UBSan
 #   scripts/test.sh --tsan               the same with ThreadSanitizer; both take half an hour and more
+#   scripts/test.sh --long               all tests, with the cases that stand next to a shorter one of their kind
 #   scripts/test.sh --mutants            only the mutants of the product, all of them, with a build of their own;
 #                                        three are in the default run
 #   scripts/test.sh --torch              only the tests of elastictrain.torch; installs PyTorch, which the default run does not
@@ -19,12 +20,16 @@ mutants=
 jobs=$((2 * $(nproc)))  # most tests wait; those that compute count as several (tests/CMakeLists.txt)
 case "${1:-}" in
   -h | --help)
-    sed -n '2,11s/^# //p' "$0"
+    sed -n '2,12s/^# //p' "$0"
     exit 0
     ;;
   --asan | --tsan | --debug)
     preset=${1#--}
     jobs=$(nproc)
+    shift
+    ;;
+  --long)
+    export ELASTICTRAIN_LONG_TESTS=1
     shift
     ;;
   --mutants)

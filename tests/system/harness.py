@@ -449,6 +449,11 @@ class _Result(unittest.TextTestResult):
         print(f"SKIPPED: {test.id()}: {reason}", flush=True)
 
 
+def long(case):
+    """A case that takes half a minute, next to one of its kind that stays: only `scripts/test.sh --long` has it."""
+    return case if os.environ.get("ELASTICTRAIN_LONG_TESTS") else None
+
+
 def in_parallel(processes):
     """The cases of this file, each in one of so many processes: for those that mostly wait."""
     found = unittest.defaultTestLoader.loadTestsFromModule(sys.modules["__main__"])

@@ -86,16 +86,20 @@ class LivePolicies(Case):
     def test_a_growth_whose_workers_still_start_is_taken_back_once_it_no_longer_pays(self):
         self.assert_takes_growth_back("efficiency", 200)
 
+    @harness.long
     def test_goodput_takes_a_growth_back_as_well(self):
         self.assert_takes_growth_back("goodput", 40, adapt_batch=False, refit_s=1, min_s=0, settle_steps=15)
 
+    @harness.long
     def test_or_takes_a_growth_back_as_well(self):
         """Two workers made 1882 samples a second, one 1000. At 148 the mean of all steps falls below the efficiency of 0.5."""
         self.assert_takes_growth_back("or", 200, start=1, most=3, increment=1, efficiency=0.5, decide_every_steps=10)
 
+    @harness.long
     def test_provisioning_takes_a_growth_back_and_the_worker_that_no_longer_pays(self):
         self.assert_takes_growth_back("provisioning", 200, start=1, most=3, ends_at=1, every_steps=20)
 
+    @harness.long
     def test_scavenger_takes_a_growth_back_that_its_deadline_no_longer_needs(self):
         """Two workers need 530 s for a million samples. While their steps take 2.5 times as long, 900 s need more workers."""
         with self.growing("scavenger", 2, 4, {"samples": 1_000_000, "epochs": 1}, goal="deadline", deadline_s=900,

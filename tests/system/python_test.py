@@ -138,12 +138,15 @@ class Python(Case):
     def test_a_worker_that_saves_behind_the_sums_of_a_step_is_no_hang(self):
         """Waiting, as for an upload, and computing, as in an evaluation."""
         environment = {"PYTHONPATH": os.path.join(ROOT, "train", "python"), "PYTHONDONTWRITEBYTECODE": "1"}
-        for workers in (1, 2):
-            for busy in ("", "1"):
-                arguments = ["-n", str(workers), "--set", "failures.hang_min_ms=300", "--", sys.executable, "-c", PAUSES]
-                with self.subTest(workers=workers, busy=busy), Run(arguments=arguments,
-                                                                  environment={**environment, "ET_BUSY": busy}) as run:
-                    self.assertEqual(run.wait(60), 0, run.text())
+
+        def pausing(workers, busy):
+            arguments = ["-n", str(workers), "--set", "failures.hang_min_ms=300", "--", sys.executable, "-c", PAUSES]
+            return Run(arguments=arguments, environment={**environment, "ET_BUSY": busy})
+
+        for busy in ("", "1"):
+            with self.subTest(busy=busy), pausing(1, busy) as alone, pausing(2, busy) as two:
+                for run in (alone, two):
+                    self.assertEqual(run.wait(90), 0, run.text())
                     self.assertEqual([event["event"] for event in run.journal() if "hang" in event["event"]], [])
 
     def test_workers_that_the_kernel_kills_for_want_of_memory_are_named_and_not_started_for_ever(self):
