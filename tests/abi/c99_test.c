@@ -63,6 +63,8 @@ static void has_no_device(et_session* session) {
   CHECK(et_use_device(session, &ordinal) == ET_ERROR_SESSION);
   CHECK(et_use_stream_order(NULL) == ET_ERROR_INVALID);
   CHECK(et_use_stream_order(session) == ET_ERROR_SESSION);
+  CHECK(et_reserve_gradient_copies(session, 16, NULL, NULL) == ET_ERROR_INVALID);
+  CHECK(et_reserve_gradient_copies(session, 16, NULL, &ordinal) == ET_ERROR_SESSION);
   CHECK(strlen(et_last_error()) > 10);
   CHECK(et_share_device_state(session, "device", &gradient, sizeof gradient) == ET_ERROR_SESSION);
   CHECK(strstr(et_last_error(), "use_device()") != NULL);

@@ -386,6 +386,8 @@ STANDIN_API int cuMemGetInfo_v2(std::size_t* free, std::size_t* total) {
   return 0;
 }
 STANDIN_API int cuMemAlloc_v2(std::uint64_t* address, std::size_t bytes) {
+  const char* largest = std::getenv("ET_STANDIN_LARGEST_PIECE");
+  if (largest != nullptr && bytes > std::strtoull(largest, nullptr, 10)) return kOutOfMemory;
   return allocate(reinterpret_cast<void**>(address), bytes);
 }
 STANDIN_API int cuMemFree_v2(std::uint64_t address) {

@@ -8,6 +8,8 @@
 // Time of its own: a copy within the device takes ET_STANDIN_COPY_US, a sum of NCCL's stand-in ET_STANDIN_SUM_US, at
 // least. Both are waits, so that streams overlap as they do on a device, on any number of cores.
 //
+// A device that is nearly full has no piece of more than ET_STANDIN_LARGEST_PIECE bytes.
+//
 // Faults, switched at run time by the process under test: standin_cuda_fault(). Thread: any.
 #pragma once
 

@@ -191,6 +191,11 @@ et_status et_use_stream_order(et_session* session) {
   return guarded([&] { session->session.use_stream_order(); });
 }
 
+et_status et_reserve_gradient_copies(et_session* session, size_t bytes, void* device_memory, int* needed) {
+  if (session == nullptr || needed == nullptr) return null_argument();
+  return guarded([&] { *needed = session->session.reserve_gradient_copies(bytes, device_memory) ? 1 : 0; });
+}
+
 et_status et_share_device_state(et_session* session, const char* name, void* device_data, size_t bytes) {
   if (session == nullptr || name == nullptr) return null_argument();
   return guarded([&] { session->session.share_device_state(name, device_data, bytes); });

@@ -27,21 +27,45 @@ struct Agreed {
 
 constexpr std::byte kNccl{1};
 constexpr std::byte kExchanges{2};
+constexpr std::byte kHasRoom{4};
+
+std::vector<std::uint32_t> ranks_without(std::byte what, const std::vector<std::byte>& all) {
+  std::vector<std::uint32_t> without;
+  for (std::uint32_t rank = 0; rank < all.size(); ++rank) {
+    if ((all[rank] & what) == std::byte{0}) without.push_back(rank);
+  }
+  return without;
+}
+
+std::string text_of(const std::vector<std::uint32_t>& ranks) {
+  std::string text;
+  for (const auto rank : ranks) text += (text.empty() ? "rank " : ", rank ") + std::to_string(rank);
+  return text;
+}
+
+bool is_among(const std::vector<std::uint32_t>& ranks, std::uint32_t rank) {
+  return std::ranges::find(ranks, rank) != ranks.end();
+}
 
 // Those who sum over NCCL do not fall back to host memory because of a newcomer.
 std::optional<Error> refuse_newcomers(const comm::Communicator& host, const DeviceBuild& build,
                                       const std::vector<std::byte>& all) {
-  std::string refused;
-  bool is_mine = false;
-  for (std::uint32_t rank = 0; rank < all.size(); ++rank) {
-    if ((all[rank] & kNccl) != std::byte{0}) continue;
-    if (std::ranges::find(build.newcomers, rank) == build.newcomers.end()) return std::nullopt;
-    refused += (refused.empty() ? "rank " : ", rank ") + std::to_string(rank);
-    is_mine = is_mine || rank == host.rank();
-  }
-  if (refused.empty()) return std::nullopt;
-  const std::string why = "NCCL does not work on " + refused + ", and the others sum over it";
-  if (is_mine && build.on_refused) build.on_refused(why);
+  const auto refused = ranks_without(kNccl, all);
+  const auto is_new = [&](std::uint32_t rank) { return is_among(build.newcomers, rank); };
+  if (refused.empty() || !std::ranges::all_of(refused, is_new)) return std::nullopt;
+  const std::string why = "NCCL does not work on " + text_of(refused) + ", and the others sum over it";
+  if (is_among(refused, host.rank()) && build.on_refused) build.on_refused(why);
+  return Error{ErrorCode::kUnavailable, why};
+}
+
+// A step without them could not be repeated after a loss.
+std::optional<Error> refuse_without_room(const comm::Communicator& host, const DeviceBuild& build,
+                                         const std::vector<std::byte>& all, const Status& room) {
+  const auto full = ranks_without(kHasRoom, all);
+  if (full.empty()) return std::nullopt;
+  const std::string why = room ? "no room for copies of the gradients on the device of " + text_of(full)
+                               : "rank " + std::to_string(host.rank()) + ": " + room.error().message;
+  if (!room && is_among(build.newcomers, host.rank()) && build.on_refused) build.on_refused(why);
   return Error{ErrorCode::kUnavailable, why};
 }
 
@@ -50,8 +74,11 @@ Result<Agreed> agree(comm::Communicator& host, const DeviceBuild& build, const c
   std::byte mine{0};
   if (build.nccl_works && comm::NcclLibrary::get().ok()) mine |= kNccl;
   if (build.exchanges_narrow) mine |= kExchanges;
+  const Status room = build.make_room ? build.make_room() : Status();
+  if (room) mine |= kHasRoom;
   std::vector<std::byte> all(host.world_size());
   if (auto status = host.all_gather({&mine, 1}, all); !status) return status.error();
+  if (auto refused = refuse_without_room(host, build, all, room)) return std::move(*refused);
   if (auto refused = refuse_newcomers(host, build, all)) return std::move(*refused);
   std::byte common{kNccl | kExchanges};
   for (const std::byte one : all) common &= one;

@@ -41,6 +41,8 @@ struct DeviceBuild {
   // Ranks that join others, who keep their NCCL: where it does not work on one of these, the build fails.
   std::vector<std::uint32_t> newcomers;
   std::function<void(const std::string&)> on_refused;  // this rank is such a newcomer; the reason
+  // Memory that a step with other ranks needs. Where it is missing the build fails.
+  std::function<Status()> make_room;
   comm::RunningGeneration running;
   std::function<comm::StepClock()> step_clock;
   std::function<void(const std::string&)> on_broken;

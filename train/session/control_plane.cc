@@ -529,6 +529,7 @@ Result<comm::BuildResult> ControlPlane::with_device(comm::BuildResult built, con
       .exchanges_narrow = environment_.exchanges_narrow && pays_to_exchange_narrow(plan),
       .newcomers = plan.kind == protocol::ChangeKind::kRecover ? std::vector<std::uint32_t>() : joiner_ranks(plan),
       .on_refused = [this](const std::string& why) { decline(why); },
+      .make_room = make_room_,
       .running = running_before(plan),
       .step_clock = [pace = pace_] { return pace->clock(); },
       .on_broken = on_broken_};

@@ -88,9 +88,11 @@ class ControlPlane {
   void start(std::function<std::vector<protocol::WorkerToAgent>()> on_heartbeat);
 
   // Call it before announce(): communicators then also reach this device's memory. `on_broken` is called on any thread
-  // when the process must end.
-  void use_device(std::shared_ptr<device::Device> device, std::function<void(const std::string&)> on_broken) {
+  // when the process must end; `make_room` as DeviceBuild's.
+  void use_device(std::shared_ptr<device::Device> device, std::function<Status()> make_room,
+                  std::function<void(const std::string&)> on_broken) {
     device_ = std::move(device);
+    make_room_ = std::move(make_room);
     on_broken_ = std::move(on_broken);
   }
   // Opens the data plane (its listener, or MPI, which all ranks of the launch must join) and reports to the supervisor
@@ -193,6 +195,7 @@ class ControlPlane {
   std::unique_ptr<comm::DataListener> listener_;
   std::atomic<comm::MpiWorld*> mpi_{nullptr};  // null: our own data plane
   std::shared_ptr<device::Device> device_;
+  std::function<Status()> make_room_;
   std::function<void(const std::string&)> on_broken_;
   Status nccl_works_;  // on the device
   bool asked_to_go_ = false;

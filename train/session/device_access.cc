@@ -31,6 +31,7 @@ std::optional<DeviceTimes::Time> DeviceTimes::of(const device::Event& mark) cons
 namespace {
 
 constexpr std::chrono::microseconds kAwaitPause{30};
+constexpr std::size_t kCopyAlignment = 16;
 
 }  // namespace
 
@@ -120,6 +121,45 @@ Status DeviceSide::fill_zero(void* data, std::size_t bytes, void* stream) {
   const auto& cuda = device_->cuda();
   const auto address = reinterpret_cast<device::DevicePointer>(data);
   return cuda.check(cuda.fill_bytes(address, 0, bytes, stream), "clear a gradient");
+}
+
+void* CopiesArea::of_bucket(std::size_t index, std::size_t bytes) {
+  const std::size_t rounded = (bytes + kCopyAlignment - 1) / kCopyAlignment * kCopyAlignment;
+  if (index < pieces_.size() && pieces_[index].bytes == rounded) return begin_ + pieces_[index].begin;
+  if (index < pieces_.size()) pieces_.resize(index);
+  const std::size_t begin = pieces_.empty() ? 0 : pieces_.back().begin + pieces_.back().bytes;
+  if (rounded > bytes_ - begin) return nullptr;
+  pieces_.resize(index, {begin, 0});
+  pieces_.push_back({begin, rounded});
+  return begin_ + begin;
+}
+
+void DeviceSide::plan_copies(std::size_t bytes, void* memory) {
+  const std::lock_guard lock(mutex_);
+  if (memory != nullptr) copies_ = CopiesArea(memory, bytes);
+  planned_bytes_ = memory == nullptr ? bytes : 0;
+}
+
+Status DeviceSide::make_room() {
+  const std::lock_guard lock(mutex_);
+  if (planned_bytes_ == 0) return {};
+  auto made = device::DeviceMemory::allocate(device_, planned_bytes_);
+  if (!made) {
+    return Error{ErrorCode::kUnavailable, "no memory on the device for copies of the gradients (" +
+                                              std::to_string(planned_bytes_ >> 20) +
+                                              " MiB), from which a step is repeated: " + made.error().message};
+  }
+  planned_ = std::move(*made);
+  copies_ = CopiesArea(planned_.as<void>(), std::exchange(planned_bytes_, 0));
+  return {};
+}
+
+Result<void*> DeviceSide::keep(std::size_t index, std::size_t bytes) {
+  {
+    const std::lock_guard lock(mutex_);
+    if (void* const planned = copies_.of_bucket(index, bytes)) return planned;
+  }
+  return memory(keeps_, index, bytes);
 }
 
 Status DeviceSide::step_begins(DeviceTimes::Time now) {

@@ -43,6 +43,29 @@ class DeviceTimes {
   Time began_{};
 };
 
+// A piece of device memory for the copies of a step's gradients, one after the other in the order of the buckets.
+// Ownership: that of the memory is the caller's. Thread: one at a time. Units: bytes; each copy takes a multiple of 16.
+
+class CopiesArea {
+ public:
+  CopiesArea() = default;
+  CopiesArea(void* begin, std::size_t bytes) : begin_(static_cast<std::byte*>(begin)), bytes_(bytes) {}
+
+  // The place for the copy of bucket `index`, the same in each step until a bucket before it has another size. Null: it
+  // does not fit.
+  void* of_bucket(std::size_t index, std::size_t bytes);
+
+ private:
+  struct Piece {
+    std::size_t begin = 0;
+    std::size_t bytes = 0;
+  };
+
+  std::byte* begin_ = nullptr;
+  std::size_t bytes_ = 0;
+  std::vector<Piece> pieces_;
+};
+
 // A session's use of its worker's GPU besides the communicator: the port to state in device memory, memory for
 // kept gradients, waits for the program's streams, and the times of a step's gradients and sums.
 //
@@ -82,8 +105,14 @@ class DeviceSide {
   std::optional<DeviceTimes::Time> input_time(std::size_t index) { return times_->of(mark(index).input); }
   std::optional<DeviceTimes::Time> sum_time(std::size_t index);
   Status fill_zero(void* data, std::size_t bytes, void* stream);
-  // Memory for a copy of the step's bucket `index`, reused from step to step.
-  Result<void*> keep(std::size_t index, std::size_t bytes) { return memory(keeps_, index, bytes); }
+  // The memory for copies of a step's gradients, `bytes` in all: the program's, or, if `memory` is null, this object's
+  // as soon as make_room() is called. Before the first step.
+  void plan_copies(std::size_t bytes, void* memory);
+  // Nothing if the program has given it, or nothing was planned, or it was called before. Any thread.
+  Status make_room();
+  // Memory for a copy of the step's bucket `index`, reused from step to step: what was planned, and more if that is
+  // full.
+  Result<void*> keep(std::size_t index, std::size_t bytes);
   // The same for its values in single precision, if its own are narrower.
   Result<void*> wide(std::size_t index, std::size_t bytes) { return memory(wides_, index, bytes); }
   // For what other ranks send of a bucket: one memory for all, whose sums follow one another.
@@ -114,8 +143,11 @@ class DeviceSide {
   bool is_state_marked_ = false;
   bool is_in_stream_order_ = false;
   device::Event followed_;   // of follow()
-  std::mutex mutex_;         // guards the list
+  std::mutex mutex_;         // guards the marks and the copies' memory
   std::deque<Marks> marks_;  // index = bucket
+  std::size_t planned_bytes_ = 0;
+  device::DeviceMemory planned_;
+  CopiesArea copies_;
   std::vector<device::DeviceMemory> keeps_;
   std::vector<device::DeviceMemory> wides_;
   std::vector<device::DeviceMemory> parts_;  // the last one is the largest; sums of this step may use the others

@@ -130,7 +130,11 @@ int Session::use_device(int ordinal) {
   auto side = session::DeviceSide::open(ordinal);
   if (!side) throw SessionError(side.error().message);
   impl_->program_.device = std::move(*side);
-  if (impl_->plane_) impl_->plane_->use_device(impl_->program_.device->device(), &end_process);
+  if (impl_->plane_) {
+    auto& made = *impl_->program_.device;
+    impl_->plane_->use_device(
+        made.device(), [&made] { return made.make_room(); }, &end_process);
+  }
   return ordinal;
 }
 
@@ -138,6 +142,25 @@ void Session::use_stream_order() {
   impl_->require_before_start("use_stream_order() after start(); say it before start()");
   impl_->require(impl_->program_.device != nullptr, "use_stream_order() without a device; call use_device() first");
   impl_->program_.device->use_stream_order();
+}
+
+bool Session::reserve_gradient_copies(std::size_t bytes, void* device_memory) {
+  impl_->require_before_start("reserve_gradient_copies() after start(); ask for the memory before start()");
+  impl_->require(impl_->program_.device != nullptr,
+                 "reserve_gradient_copies() without a device; call use_device() first");
+  const auto& environment = impl_->program_.environment;
+  if (!impl_->plane_ || !environment.keep_gradients) return false;
+  const bool has_peers = environment.world_size != 1;
+  if (bytes == 0) return has_peers;
+  auto& device = *impl_->program_.device;
+  device.plan_copies(bytes, device_memory);
+  if (!has_peers) return false;
+  if (auto made = device.make_room(); !made) {
+    throw SessionError(
+        made.error().message +
+        ". Make the model or the batch smaller, or set failures.on_failure = \"stop\", which needs none");
+  }
+  return true;
 }
 
 void Session::share_device_state(std::string_view name, void* data, std::size_t bytes) {

@@ -40,6 +40,7 @@ DeviceArrays::DeviceArrays(Session& session, std::size_t count) {
   weights_ = made(device::DeviceMemory::allocate(device, bytes));
   momentum_ = made(device::DeviceMemory::allocate(device, bytes));
   gradient_ = made(device::DeviceMemory::allocate(device, bytes));
+  session.reserve_gradient_copies(bytes + 32);  // in two buckets
   session.share_device_state("weights", weights_.as<void>(), bytes);
   session.share_device_state("momentum", momentum_.as<void>(), bytes);
 }

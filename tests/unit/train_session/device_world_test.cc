@@ -155,6 +155,52 @@ TEST_CASE("a newcomer whose NCCL does not work declines, and who trains over NCC
   run.stop_and_check();
 }
 
+// Its weights still fit.
+std::string full_device(const TestWorkerOptions& options) {
+  return std::to_string(options.parameters * sizeof(float));
+}
+
+TEST_CASE("a worker whose device has no room for copies of its gradients does not come to those that wait for it") {
+  const TestWorkerOptions options{.parameters = 20'003};
+  FakeRun run(options);
+  auto workers = run.spawn_ready(2);
+  run.change_to(workers);
+  run.wait_step(workers[0], 3);
+  run.set_environment("ET_STANDIN_LARGEST_PIECE", full_device(options));
+  const WorkerId newcomer = run.spawn(options);
+  run.wait_exit(newcomer);
+  CHECK(run[newcomer].exit_code == kExitSessionError);
+  CHECK_FALSE(run[newcomer].ready);
+  run.wait_step(workers[0], run[workers[0]].heartbeat.step + 5);
+  run.stop_and_check();
+}
+
+TEST_CASE("a worker alone that has no room for copies of its gradients gets no peers, and trains on") {
+  const TestWorkerOptions options{.parameters = 20'003};
+  FakeRun run(options);
+  run.set_environment("WORLD_SIZE", "1");
+  run.set_environment("ET_STANDIN_LARGEST_PIECE", full_device(options));
+  const WorkerId alone = run.spawn_ready();
+  run.change_to({alone});
+  run.wait_step(alone, 3);
+  run.set_environment("WORLD_SIZE", "2");
+  run.set_environment("ET_STANDIN_LARGEST_PIECE", "1000000000");
+  const WorkerId newcomer = run.spawn_ready();
+  const auto plan = run.plan({alone, newcomer});
+  run.prepare(plan);
+  run.wait_until([&] { return run[alone].prepare_failed.count(plan.generation) != 0; }, "the build fails");
+  CHECK(run[alone].prepare_failed[plan.generation].find("no memory on the device for copies of the gradients") !=
+        std::string::npos);
+  run.wait_until([&] { return run[newcomer].prepare_failed.count(plan.generation) != 0; }, "it fails there, too");
+  CHECK(run[newcomer].prepare_failed[plan.generation].find("on the device of rank 0") != std::string::npos);
+  CHECK(run[newcomer].declines.empty());
+  run.cancel(plan);
+  run.dismiss(newcomer);
+  run.wait_exit(newcomer);
+  run.wait_step(alone, run[alone].heartbeat.step + 5);
+  run.stop_and_check();
+}
+
 // As the builds of changes that were given up, whose joiner never came.
 void abandon_builds(int count) {
   const auto limit = steady_clock::now() + kAtMost;

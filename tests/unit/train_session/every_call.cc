@@ -57,6 +57,7 @@ std::string calls_that_return(Session& session) {
       {"set_data", [&] { session.set_data({.sample_count = 1}); }},
       {"use_device", [&] { session.use_device(0); }},
       {"use_stream_order", [&] { session.use_stream_order(); }},
+      {"reserve_gradient_copies", [&] { session.reserve_gradient_copies(16); }},
       {"share_device_state", [&] { session.share_device_state("new", &value, sizeof value); }},
       {"start", [&] { session.start(); }},
       {"next_batch", [&] { session.next_batch(); }},

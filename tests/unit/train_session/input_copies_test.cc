@@ -1,3 +1,4 @@
+#include "train/session/device_access.h"
 #include "train/session/step_memory.h"
 
 #include <doctest/doctest.h>
@@ -23,6 +24,23 @@ bool is_resident(std::span<float> memory) {
 
 bool overlap(std::span<float> a, std::span<float> b) {
   return a.data() < b.data() + b.size() && b.data() < a.data() + a.size();
+}
+
+TEST_CASE("an area of copies has a place for each bucket, and moves those behind one that has another size") {
+  std::vector<std::byte> memory(160);
+  CopiesArea area(memory.data(), memory.size());
+  const auto at = [&](std::size_t index, std::size_t bytes) {
+    return static_cast<std::byte*>(area.of_bucket(index, bytes)) - memory.data();
+  };
+  CHECK(at(0, 20) == 0);
+  CHECK(at(2, 16) == 32);  // the other one is not on the device
+  CHECK(at(3, 100) == 48);
+  CHECK(area.of_bucket(4, 1) == nullptr);
+  CHECK(at(0, 20) == 0);
+  CHECK(at(2, 40) == 32);
+  CHECK(at(3, 80) == 80);
+  CHECK(area.of_bucket(3, 81) == nullptr);
+  CHECK(CopiesArea().of_bucket(0, 1) == nullptr);
 }
 
 TEST_CASE("reserved memory is given to the buckets before any other, and is resident") {

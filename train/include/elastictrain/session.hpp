@@ -283,6 +283,13 @@ class ELASTICTRAIN_CPP_API Session {
   // nor the host reads them. Then wait_all_reduce() of a worker alone may return before the device has computed them,
   // and the update is queued behind. After use_device(), before start().
   void use_stream_order();
+  // Memory for the copies of a step's gradients in device memory, from which the step is repeated after a loss: `bytes`
+  // is the sum of their sizes, each rounded up to 16. Without this call the first step asks for it, and a device that
+  // has no more memory costs a worker that others wait for. `device_memory`: the program's, for the session's lifetime;
+  // null: the session allocates it, at once if this worker has peers, otherwise when others join, and if there is none,
+  // they do not. Returns whether it is needed at once; with 0 bytes the call only asks that. After use_device(), before
+  // start().
+  bool reserve_gradient_copies(std::size_t bytes, void* device_memory = nullptr);
   // State in device memory. start() waits for the work in the program's streams. Later writes are part of a step if
   // they are in the stream of the step's last all_reduce_device() when commit_step() is called.
   void share_device_state(std::string_view name, void* device_data, std::size_t bytes);

@@ -60,6 +60,7 @@ CALLS: Dict[str, Tuple[Any, ...]] = {
     "share_device_state": (c_char_p, c_void_p, c_size_t),
     "use_device": (POINTER(c_int),),
     "use_stream_order": (),
+    "reserve_gradient_copies": (c_size_t, c_void_p, POINTER(c_int)),
     "set_data": (c_void_p,),
     "on_change": (ChangeCallback, c_void_p),
     "await_start": (POINTER(c_uint64),),

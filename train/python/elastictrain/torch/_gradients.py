@@ -11,10 +11,12 @@ from typing import Any, Callable, Dict, Iterable, List, Optional, Sequence, Tupl
 import torch
 
 from ._order import Order
+from ..errors import ElasticError
 from ..session import Session
 
 BUCKET_BYTES = 25 << 20
 FIRST_BUCKET_BYTES = 1 << 20
+COPY_ALIGNMENT = 16  # of Session.reserve_gradient_copies()
 WORTH_A_LAYOUT = 0.02  # of the pass, by which buckets leave earlier on average
 
 
@@ -73,6 +75,23 @@ class Bucket:
             slot.parameter.grad = slot.view
 
 
+def reserve_copies(session: Session, flats: Sequence[torch.Tensor], slots: int) -> Optional[torch.Tensor]:
+    """Memory for the copies of these gradients on a GPU, before other workers wait for this one. Returns it, to be kept as long
+    as the session, if it is torch's. As many buckets as there are slots may come."""
+    size = sum(flat.numel() * flat.element_size() for flat in flats) + COPY_ALIGNMENT * slots
+    if not session.reserve_gradient_copies(0):
+        session.reserve_gradient_copies(size)
+        return None
+    try:
+        copies = torch.empty(size, dtype=torch.uint8, device=flats[0].device)
+    except torch.cuda.OutOfMemoryError as problem:
+        raise ElasticError(f"no memory on the GPU for copies of the gradients ({size >> 20} MiB), from which a step is repeated "
+                           "after a loss. Make the model or the batch smaller, or set failures.on_failure = \"stop\", which "
+                           f"needs none: {problem}") from problem
+    session.reserve_gradient_copies(size, copies.data_ptr())
+    return copies
+
+
 class Gradients:
     """Thread: that of the backward pass. A step has so many passes; the last one is reduced.
 
@@ -84,6 +103,8 @@ class Gradients:
         self._session = session
         self._slots = _slots_of(named)
         self._buckets = _layout(self._slots)
+        on_device = [bucket.flat for bucket in self._buckets if bucket.flat.is_cuda]
+        self._copies = reserve_copies(session, on_device, len(self._slots)) if on_device else None
         self._order = Order(session, len(self._slots))
         self._next = 0  # bucket to be submitted
         self._ending = False  # the end of this backward pass is awaited
