@@ -10,6 +10,7 @@ import tempfile
 import threading
 import time
 import unittest
+from unittest import mock
 
 import torch_python
 
@@ -26,7 +27,7 @@ from elastictrain.torch import Data, State, _optimizers, _options, checkpoint  #
 from elastictrain.torch._buffers import Buffers  # noqa: E402
 from elastictrain.torch._companion import Companion  # noqa: E402
 from elastictrain.torch._first_state import FirstState  # noqa: E402
-from elastictrain.torch._gradients import Gradients  # noqa: E402
+from elastictrain.torch._gradients import Gradients, reserve_copies  # noqa: E402
 from elastictrain.torch._likeness import Likeness  # noqa: E402
 from elastictrain.torch._loader import Loader  # noqa: E402
 from elastictrain.torch._order import Order  # noqa: E402
@@ -726,6 +727,37 @@ class Loading(unittest.TestCase):
         self.assertEqual(loader.take((20, 22)), [2, 1])
         self.assertEqual(loader.take(plan.pop(0)), [1, 2])
         self.assertEqual((loader.ahead, loader.late), (2, 2))
+
+
+
+class Copies(unittest.TestCase):
+    """Memory for copies of the gradients on a GPU. A CPU's stands for it here."""
+
+    class Session:
+        def __init__(self, needed):
+            self.needed, self.calls = needed, []
+
+        def reserve_gradient_copies(self, size, memory=None):
+            self.calls.append((size, memory))
+            return self.needed
+
+    FLATS = [torch.zeros(100), torch.zeros(5, dtype=torch.bfloat16)]
+
+    def test_are_torchs_where_a_worker_has_peers(self):
+        session = self.Session(needed=True)
+        copies = reserve_copies(session, self.FLATS, 3)
+        self.assertEqual(copies.numel(), 410 + 3 * 16)
+        self.assertEqual(session.calls, [(0, None), (458, copies.data_ptr())])
+
+    def test_of_a_worker_alone_wait_for_its_peers(self):
+        session = self.Session(needed=False)
+        self.assertIsNone(reserve_copies(session, self.FLATS, 3))
+        self.assertEqual(session.calls, [(0, None), (458, None)])
+
+    def test_that_do_not_fit_are_named_before_the_training(self):
+        full = mock.patch("torch.empty", side_effect=torch.cuda.OutOfMemoryError("tried to allocate 458 bytes"))
+        with full, self.assertRaisesRegex(elastictrain.ElasticError, "copies of the gradients .*on_failure.*tried to allocate"):
+            reserve_copies(self.Session(needed=True), self.FLATS, 3)
 
 
 if __name__ == "__main__":
