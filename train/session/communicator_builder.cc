@@ -27,14 +27,14 @@ struct Agreed {
 
 constexpr std::byte kNccl{1};
 constexpr std::byte kExchanges{2};
-constexpr std::byte kHasRoom{4};
+constexpr std::byte kIsFull{4};  // an older worker does not know it
 
-std::vector<std::uint32_t> ranks_without(std::byte what, const std::vector<std::byte>& all) {
-  std::vector<std::uint32_t> without;
+std::vector<std::uint32_t> ranks_that(bool have, std::byte what, const std::vector<std::byte>& all) {
+  std::vector<std::uint32_t> ranks;
   for (std::uint32_t rank = 0; rank < all.size(); ++rank) {
-    if ((all[rank] & what) == std::byte{0}) without.push_back(rank);
+    if (((all[rank] & what) != std::byte{0}) == have) ranks.push_back(rank);
   }
-  return without;
+  return ranks;
 }
 
 std::string text_of(const std::vector<std::uint32_t>& ranks) {
@@ -50,7 +50,7 @@ bool is_among(const std::vector<std::uint32_t>& ranks, std::uint32_t rank) {
 // Those who sum over NCCL do not fall back to host memory because of a newcomer.
 std::optional<Error> refuse_newcomers(const comm::Communicator& host, const DeviceBuild& build,
                                       const std::vector<std::byte>& all) {
-  const auto refused = ranks_without(kNccl, all);
+  const auto refused = ranks_that(false, kNccl, all);
   const auto is_new = [&](std::uint32_t rank) { return is_among(build.newcomers, rank); };
   if (refused.empty() || !std::ranges::all_of(refused, is_new)) return std::nullopt;
   const std::string why = "NCCL does not work on " + text_of(refused) + ", and the others sum over it";
@@ -61,7 +61,7 @@ std::optional<Error> refuse_newcomers(const comm::Communicator& host, const Devi
 // A step without them could not be repeated after a loss.
 std::optional<Error> refuse_without_room(const comm::Communicator& host, const DeviceBuild& build,
                                          const std::vector<std::byte>& all, const Status& room) {
-  const auto full = ranks_without(kHasRoom, all);
+  const auto full = ranks_that(true, kIsFull, all);
   if (full.empty()) return std::nullopt;
   const std::string why = room ? "no room for copies of the gradients on the device of " + text_of(full)
                                : "rank " + std::to_string(host.rank()) + ": " + room.error().message;
@@ -75,7 +75,7 @@ Result<Agreed> agree(comm::Communicator& host, const DeviceBuild& build, const c
   if (build.nccl_works && comm::NcclLibrary::get().ok()) mine |= kNccl;
   if (build.exchanges_narrow) mine |= kExchanges;
   const Status room = build.make_room ? build.make_room() : Status();
-  if (room) mine |= kHasRoom;
+  if (!room) mine |= kIsFull;
   std::vector<std::byte> all(host.world_size());
   if (auto status = host.all_gather({&mine, 1}, all); !status) return status.error();
   if (auto refused = refuse_without_room(host, build, all, room)) return std::move(*refused);

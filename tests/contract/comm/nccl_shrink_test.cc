@@ -137,6 +137,23 @@ TEST_CASE("after a loss that NCCL does not report the survivors' communicator is
   CHECK(counters().alive == before.alive);
 }
 
+TEST_CASE("what the survivors of a loss were in is freed before they build afresh") {
+  CHECK(await_nccl_ends(seconds(20)));
+  const auto before = counters();
+  Shrinks ranks(3);
+  {
+    const Faults faults("mapped-memory");
+    Shrinks::each(3, [&](std::size_t rank) { ranks.running()[rank]->abort(); });
+    CHECK(await_nccl_ends(seconds(20)));
+    CHECK(counters().revoked == before.revoked + 3);
+    CHECK(counters().aborted == before.aborted);
+    auto next = ranks.build(2, {0, 1}, {2}, NcclBuild::kBackground);
+    CHECK(counters().aborted == before.aborted + 2);
+    ranks.sum_on(next, 2);
+  }
+  CHECK(await_nccl_ends(seconds(20)));
+}
+
 TEST_CASE("a survivor to which a network error sticks makes all build afresh after a loss") {
   CHECK(await_nccl_ends(seconds(20)));
   const auto before = counters();

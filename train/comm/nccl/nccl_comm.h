@@ -99,6 +99,8 @@ class NcclComm : public std::enable_shared_from_this<NcclComm> {
   // after stop(), if stop() left it usable and it has no network error. Waits for a stop in progress.
   enum class Parenthood : std::uint8_t { kNone, kInUse, kStopped };
   Parenthood parenthood();
+  // By stop(), which is done, and has left the communicator there.
+  bool is_stopped() const { return stage_ == Stage::kStopped; }
 
   // Ends the running operations on this rank; peers are not notified. abort() also frees the communicator, of which
   // kernels of other ranks may still read, so that it comes after a stop() on all ranks, where the library has Revoke.

@@ -329,6 +329,7 @@ class Build {
       if (!shrunk) return reported(shrunk.error());
       if (*shrunk) return std::move(plane_);
     }
+    free_stopped();
     if (agreed->build == NcclBuild::kAtSwap) return put_off(std::move(*agreed));
     const auto outcome = build_now();
     if (!outcome) return reported(outcome.error());
@@ -350,10 +351,21 @@ class Build {
             .on_broken = options_.on_broken};
   }
 
-  std::shared_ptr<NcclComm> possible_parent() const {
-    if (options_.build != NcclBuild::kShrink || running_.left_out.empty()) return nullptr;
+  std::shared_ptr<NcclComm> running_comm() const {
     const auto* running = dynamic_cast<const NcclCommunicator*>(running_.communicator.get());
     return running != nullptr ? running->nccl_comm() : nullptr;
+  }
+
+  std::shared_ptr<NcclComm> possible_parent() const {
+    return options_.build == NcclBuild::kShrink && !running_.left_out.empty() ? running_comm() : nullptr;
+  }
+
+  // After a loss, when all have halted: this build may need the memory of what they were in.
+  void free_stopped() const {
+    const auto before = running_comm();
+    if (!before || !before->is_stopped()) return;
+    before->abort();
+    before->await_end();
   }
 
   Result<AgreedIds> agree(const std::shared_ptr<NcclComm>& parent) {
