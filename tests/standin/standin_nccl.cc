@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cerrno>
 #include <chrono>
 #include <climits>
 #include <cstdint>
@@ -16,7 +17,9 @@
 #include <iterator>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <sstream>
+#include <string>
 #include <thread>
 #include <utility>
 
@@ -70,6 +73,8 @@ enum Algorithm { kTree, kRing, kAlgorithms };
 constexpr std::size_t kLargestOfTree = 16384;  // floats
 
 constexpr std::chrono::milliseconds kLateLaunch{100};
+// What a rank says at its end, behind all meetings.
+constexpr char kRevoked = 'r';
 constexpr char kFreed = 'f';
 constexpr std::array<char, 1> kKernels{};  // stands for the code of all of them
 
@@ -229,9 +234,7 @@ class Comm {
   void stop(bool frees) {
     stop_ = stop_operations_ = true;
     join();
-    for (const int socket : meetings_) {
-      if (frees && socket >= 0) (void)::send(socket, &kFreed, 1, MSG_NOSIGNAL | MSG_DONTWAIT);
-    }
+    if (frees) tell_all(kFreed);
     for (const auto* sockets : {&sockets_, &meetings_}) {
       for (const int socket : *sockets) {
         if (socket >= 0) ::shutdown(socket, SHUT_RDWR);
@@ -261,7 +264,11 @@ class Comm {
     begin_job([this, before] {
       while (!stop_ && has_fault("wedge-abort", rank_)) std::this_thread::sleep_for(std::chrono::milliseconds(1));
       stop_operations_ = true;
-      while (running_ > 0 || (!stop_ && has_fault("stall-revoke", rank_))) std::this_thread::yield();
+      tell_all(kRevoked);
+      const auto waits = [this] {
+        return has_fault("stall-revoke", rank_) || (has_fault("joint-revoke", rank_) && !all_have_ended());
+      };
+      while (running_ > 0 || (!stop_ && waits())) std::this_thread::yield();
       ++counters.revoked;
       return static_cast<Code>(before);
     });
@@ -498,11 +505,27 @@ class Comm {
     while (!stop_operations_) std::this_thread::sleep_for(std::chrono::milliseconds(1));
   }
 
+  void tell_all(char end) const {
+    for (const int socket : meetings_) {
+      if (socket >= 0) (void)::send(socket, &end, 1, MSG_NOSIGNAL | MSG_DONTWAIT);
+    }
+  }
+  // What a peer has said that was not read; nothing if it is gone.
+  static std::optional<std::string> unread(int socket) {
+    std::array<char, 16> bytes{};
+    const auto count = ::recv(socket, bytes.data(), bytes.size(), MSG_PEEK | MSG_DONTWAIT);
+    if (count == 0 || (count < 0 && errno != EAGAIN)) return std::nullopt;
+    return std::string(bytes.data(), count > 0 ? static_cast<std::size_t>(count) : 0);
+  }
   bool a_peer_has_freed() const {
     return std::any_of(meetings_.begin(), meetings_.end(), [](int socket) {
-      std::array<char, 16> unread{};
-      const auto bytes = socket < 0 ? 0 : ::recv(socket, unread.data(), unread.size(), MSG_PEEK | MSG_DONTWAIT);
-      return bytes > 0 && std::count(unread.begin(), unread.begin() + bytes, kFreed) > 0;
+      return socket >= 0 && unread(socket).value_or("").find(kFreed) != std::string::npos;
+    });
+  }
+  bool all_have_ended() const {
+    return std::all_of(meetings_.begin(), meetings_.end(), [](int socket) {
+      const auto said = socket >= 0 ? unread(socket) : std::nullopt;
+      return !said || said->find_first_of(std::string{kRevoked, kFreed}) != std::string::npos;
     });
   }
 

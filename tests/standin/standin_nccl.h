@@ -20,6 +20,7 @@
 //   fail-shrink       Shrink ends with ncclSystemError
 //   stall-shrink      Shrink is never done; an abort of the parent still ends it
 //   stall-revoke      Revoke is never done; an abort still ends it
+//   joint-revoke      Revoke is done when all ranks that are there have ended, as where they share a host
 //   launch-late       what is called reaches the device 100 ms later
 //   stall-run         what was launched does not run; RAS says that it was launched
 //   never-called      the same, as if it had not been launched

@@ -111,9 +111,9 @@ class Ends(Faults):
         """The first rank meets an error of the network, while the kernels of the others wait for it."""
         with self.trains() as run:
             before = pids(run.status())
-            self.inject("mapped-memory,async-error@0")
+            self.inject("mapped-memory,joint-revoke,async-error@0")
             run.wait_event("abort")
-            self.inject("mapped-memory")
+            self.inject("mapped-memory,joint-revoke")
             run.wait_more_steps(50)
             self.assertEqual(pids(run.wait_size(3)), before)
             self.assertEqual(run.events("loss"), [])

@@ -68,26 +68,6 @@ TEST_CASE("an abort that never returns, of a communicator that the device has le
   CHECK(reports == 0);
 }
 
-TEST_CASE("an abort lets a call that was just made reach the device, so that it can tell when that is over") {
-  World world(shm(2));
-  std::atomic<int> reports{0};
-  {
-    HalfSum half(world, reports);
-    const Faults faults("launch-late@0,stall-revoke@0,join-abort@0");
-    Bucket second(10);
-    std::thread caller([&] {
-      use_device_of(0);
-      CHECK(half.all[0].communicator->device_sums()->start_sum(second.reduce()).error().code == ErrorCode::kAborted);
-    });
-    std::this_thread::sleep_for(milliseconds(30));
-    half.all[0].communicator->abort();
-    caller.join();
-    CHECK(longest_left_nccl_end() > milliseconds(0));
-    CHECK_FALSE(nccl_end_that_holds_the_device());
-  }
-  CHECK(reports == 0);
-}
-
 TEST_CASE("no rank frees what kernels of others may still read before those have ended") {
   World world(shm(3));
   std::atomic<int> reports{0};
@@ -204,8 +184,8 @@ TEST_CASE("an abort that waits for the caller's own work costs no process, howev
   CHECK(reports == 0);
 }
 
-std::shared_ptr<NcclComm> begin_alone(const NcclUniqueId& id, std::atomic<int>& reports) {
-  NcclInit init{.ids = {id}, .rank = 0, .ranks = 2, .name = "alone", .abort_deadline = milliseconds(200)};
+std::shared_ptr<NcclComm> begin_alone(const NcclUniqueId& id, std::atomic<int>& reports, std::uint32_t ranks = 2) {
+  NcclInit init{.ids = {id}, .rank = 0, .ranks = ranks, .name = "alone", .abort_deadline = milliseconds(200)};
   init.on_broken = [&](const std::string&) { ++reports; };
   const auto comm = NcclComm::begin(**NcclLibrary::get(), *device::Device::open(0), init);
   if (!comm) panic(comm.error().message.c_str());
@@ -263,6 +243,29 @@ TEST_CASE("the stand-in refuses a call before the end of the last one for good, 
   CHECK(comm->state() == 4);  // ncclInvalidArgument
   comm->abort();
   CHECK(comm->await_end());
+}
+
+TEST_CASE("an abort lets a call that was just made reach the device, so that it can tell when that is over") {
+  const CancelToken never;
+  const auto helper = UniqueIdHelper::start(unique_id_command(), 1, never, steady_clock::now() + seconds(20));
+  REQUIRE(helper.ok());
+  std::atomic<int> reports{0};
+  const auto comm = begin_alone(helper->ids()[0], reports, 1);
+  wait_until([&] { return comm->state() == kNcclSuccess; });
+  Bucket bucket(10);
+  {
+    const Faults faults("launch-late,join-abort");
+    const auto sum = [&](NcclHandle handle) {
+      float* const data = bucket.reduce().data;
+      return (*NcclLibrary::get())->all_reduce(data, data, 10, kNcclFloat32, kNcclSum, handle, comm->stream());
+    };
+    REQUIRE(comm->call("sum", sum).ok());
+    comm->abort();
+    CHECK(comm->await_end());
+    CHECK(longest_left_nccl_end() > milliseconds(0));
+    CHECK_FALSE(nccl_end_that_holds_the_device());
+  }
+  CHECK(reports == 0);
 }
 
 TEST_CASE("a device that is broken after an abort is noticed") {

@@ -142,7 +142,7 @@ TEST_CASE("what the survivors of a loss were in is freed before they build afres
   const auto before = counters();
   Shrinks ranks(3);
   {
-    const Faults faults("mapped-memory");
+    const Faults faults("mapped-memory,joint-revoke");
     Shrinks::each(3, [&](std::size_t rank) { ranks.running()[rank]->abort(); });
     CHECK(await_nccl_ends(seconds(20)));
     CHECK(counters().revoked == before.revoked + 3);
