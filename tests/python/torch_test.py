@@ -729,7 +729,6 @@ class Loading(unittest.TestCase):
         self.assertEqual((loader.ahead, loader.late), (2, 2))
 
 
-
 class Copies(unittest.TestCase):
     """Memory for copies of the gradients on a GPU. A CPU's stands for it here."""
 

@@ -135,13 +135,11 @@ void* CopiesArea::of_bucket(std::size_t index, std::size_t bytes) {
 }
 
 void DeviceSide::plan_copies(std::size_t bytes, void* memory) {
-  const std::lock_guard lock(mutex_);
   if (memory != nullptr) copies_ = CopiesArea(memory, bytes);
   planned_bytes_ = memory == nullptr ? bytes : 0;
 }
 
 Status DeviceSide::make_room() {
-  const std::lock_guard lock(mutex_);
   if (planned_bytes_ == 0) return {};
   auto made = device::DeviceMemory::allocate(device_, planned_bytes_);
   if (!made) {
@@ -149,6 +147,8 @@ Status DeviceSide::make_room() {
                                               std::to_string(planned_bytes_ >> 20) +
                                               " MiB), from which a step is repeated: " + made.error().message};
   }
+  // Not while the driver allocates, which may take long: the training thread takes the lock, too.
+  const std::lock_guard lock(mutex_);
   planned_ = std::move(*made);
   copies_ = CopiesArea(planned_.as<void>(), std::exchange(planned_bytes_, 0));
   return {};

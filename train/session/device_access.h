@@ -106,9 +106,10 @@ class DeviceSide {
   std::optional<DeviceTimes::Time> sum_time(std::size_t index);
   Status fill_zero(void* data, std::size_t bytes, void* stream);
   // The memory for copies of a step's gradients, `bytes` in all: the program's, or, if `memory` is null, this object's
-  // as soon as make_room() is called. Before the first step.
+  // as soon as make_room() is called. Before start().
   void plan_copies(std::size_t bytes, void* memory);
-  // Nothing if the program has given it, or nothing was planned, or it was called before. Any thread.
+  // Nothing if the program has given it, or nothing was planned, or it was called before. Thread: before start() the
+  // training thread, afterwards that which builds communicators.
   Status make_room();
   // Memory for a copy of the step's bucket `index`, reused from step to step: what was planned, and more if that is
   // full.
@@ -143,7 +144,7 @@ class DeviceSide {
   bool is_state_marked_ = false;
   bool is_in_stream_order_ = false;
   device::Event followed_;   // of follow()
-  std::mutex mutex_;         // guards the marks and the copies' memory
+  std::mutex mutex_;         // guards the marks and the area of copies
   std::deque<Marks> marks_;  // index = bucket
   std::size_t planned_bytes_ = 0;
   device::DeviceMemory planned_;

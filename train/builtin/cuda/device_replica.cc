@@ -1,6 +1,11 @@
 #include "train/builtin/cuda/device_replica.h"
 
 namespace elastictrain::train {
+namespace {
+
+constexpr std::size_t kCopyAlignment = 16;  // of Session::reserve_gradient_copies()
+
+}  // namespace
 
 Status find_gpu_and_libraries() {
   const auto count = device::Device::count();
@@ -31,9 +36,7 @@ DeviceReplica::DeviceReplica(std::unique_ptr<Engine> engine, const TrainerOption
       host_parameters_(model_->count()) {}
 
 void DeviceReplica::share_state() {
-  std::size_t copies = 0;
-  for (const Range& bucket : host_.buckets()) copies += (bucket.count * sizeof(float) + 15) / 16 * 16;
-  session_.reserve_gradient_copies(copies);
+  session_.reserve_gradient_copies(model_->count() * sizeof(float) + host_.buckets().size() * kCopyAlignment);
   session_.share_device_state("parameters", model_->parameters(), model_->count() * sizeof(float));
   for (const StateBuffer& part : optimizer_->state()) {
     if (part.on_device) {

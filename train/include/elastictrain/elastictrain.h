@@ -182,7 +182,7 @@ ET_API et_status et_use_device(et_session* session, int* ordinal);
 /* Gradients in device memory are used only in the stream that was passed with them, so that et_wait_all_reduce() of a
  * worker alone may return before the device has computed them. After et_use_device(), before et_start(). */
 ET_API et_status et_use_stream_order(et_session* session);
-/* Memory for the copies of a step's gradients in device memory: `bytes`, the sum of their sizes, each rounded up to 16.
+/* Memory for the copies of a step's gradients in device memory: `bytes`, the sum of their sizes and 16 for each bucket.
  * `device_memory`: the program's, for the session's lifetime, or NULL: the session allocates it, when it is needed.
  * `needed`: whether that is at once, i.e. this worker has peers; 0 bytes only ask that. After et_use_device(), before
  * et_start(). Without this call the first step asks for the memory, while others wait. */

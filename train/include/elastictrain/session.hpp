@@ -284,7 +284,7 @@ class ELASTICTRAIN_CPP_API Session {
   // and the update is queued behind. After use_device(), before start().
   void use_stream_order();
   // Memory for the copies of a step's gradients in device memory, from which the step is repeated after a loss: `bytes`
-  // is the sum of their sizes, each rounded up to 16. Without this call the first step asks for it, and a device that
+  // is the sum of their sizes and 16 for each bucket. Without this call the first step asks for it, and a device that
   // has no more memory costs a worker that others wait for. `device_memory`: the program's, for the session's lifetime;
   // null: the session allocates it, at once if this worker has peers, otherwise when others join, and if there is none,
   // they do not. Returns whether it is needed at once; with 0 bytes the call only asks that. After use_device(), before

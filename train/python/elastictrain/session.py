@@ -240,12 +240,12 @@ class Session:
         wait for the device before its update."""
         self._do("use_stream_order")
 
-    def reserve_gradient_copies(self, bytes: int, device_memory: Optional[int] = None) -> bool:
-        """Memory for the copies of a step's gradients in device memory, whose sizes, each rounded up to 16, have this sum.
+    def reserve_gradient_copies(self, size: int, device_memory: Optional[int] = None) -> bool:
+        """Memory for the copies of a step's gradients in device memory: the sum of their sizes in bytes and 16 for each bucket.
         `device_memory`: the address of the program's own, for the session's lifetime; without it the session allocates it when
         it is needed. Returns whether that is at once; 0 bytes only ask that. After use_device(), before start()."""
         needed = ctypes.c_int()
-        self._do("reserve_gradient_copies", bytes, device_memory, ctypes.byref(needed))
+        self._do("reserve_gradient_copies", size, device_memory, ctypes.byref(needed))
         return bool(needed.value)
 
     def enable_store(self) -> None:
