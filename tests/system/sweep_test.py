@@ -73,7 +73,9 @@ class Sweeps(Case):
         self.assertIn(f"best: {BEST} (value ", done.stdout)
         self.assertEqual({job["name"]: job["id"] for job in self.cluster.queue()["jobs"]}, before, "none is submitted twice")
         self.assertEqual(self.cluster.command("sweep", path).returncode, 0, "it is over, and shown again")
-        other = self.file(name="others", stop={"rule": "none"})
+        program = [sys.executable, os.path.join(HERE, "sweep_program.py"), "--rate={rate}", "--epochs=1000000"]
+        other = self.file(name="others", stop={"rule": "none"},
+                          arguments=["-n", "1:2", "--start", "1", "-x", harness.MARK, "--", *program])
         sweep = subprocess.Popen([BINARY, "sweep", other], env=self.cluster.environment, stdin=subprocess.DEVNULL,
                                  stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True)
         self.addCleanup(sweep.kill)
