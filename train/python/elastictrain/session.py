@@ -81,9 +81,12 @@ class Session:
     """
 
     _open: Optional["Session"] = None
+    refusal: Optional[str] = None  # why this process has none
 
     def __init__(self) -> None:
         self._process: int = os.getpid()
+        if self.refusal is not None:
+            raise ElasticError(self.refusal)
         if Session._open is not None and Session._open._process == self._process:
             raise ElasticError("this process has a session already; a process is one worker")
         self._library = c.load()

@@ -1,0 +1,112 @@
+"""Replicas of several processes without torch: the calls of all are made together, and none goes on without the others."""
+
+import os
+import subprocess
+import sys
+import time
+import unittest
+
+ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+PACKAGE = os.path.join(ROOT, "train", "python")
+sys.path.insert(0, PACKAGE)
+
+from elastictrain import _replica  # noqa: E402
+from elastictrain.errors import ElasticError  # noqa: E402
+
+BEGIN = """
+import os, signal, sys, time
+import elastictrain
+from elastictrain import _replica
+here = _replica.begin(3)
+"""
+SESSION = BEGIN + """
+session = here.session()
+session.set_data(sample_count=30, batch=10, shuffle=False)
+session.share_early("index", bytes([here.index]))
+"""
+LOOP = SESSION + """
+seen = []
+session.on_change(lambda change: seen.append(("change", change.world_size)))
+session.watch_steps(lambda: seen.append(("step", session.last_step().samples)))
+assert session.start()
+assert session.early("index") == bytes([here.index])
+while (batch := session.next_batch()) is not None:
+    assert batch.samples == tuple(range(10 * batch.step - 10, 10 * batch.step)), batch
+    assert session.look_ahead(1, 10) == ([] if batch.step == 3 else [tuple(range(10 * batch.step, 10 * batch.step + 10))])
+    session.wait_all_reduce()
+    session.commit_step(loss=float(here.index))
+    assert session.committed_step == batch.step and session.world_size == 1
+assert session.outcome == "finished"
+os.write(1, f"process {here.index}: {seen}\\n".encode())
+"""
+
+
+def run(program, **options):
+    return subprocess.run([sys.executable, "-c", program], env={**os.environ, "PYTHONPATH": PACKAGE}, capture_output=True, text=True,
+                          timeout=60, **options)
+
+
+class Replicas(unittest.TestCase):
+    def assert_ends_with(self, program, sentence):
+        done = run(program)
+        self.assertEqual(done.returncode, 1, done.stderr)
+        self.assertIn(sentence, done.stderr)
+
+    def test_all_processes_go_through_the_same_steps(self):
+        done = run(LOOP)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        seen = [("change", 1), ("step", 10), ("step", 10), ("step", 10)]
+        self.assertEqual(sorted(done.stdout.splitlines()), [f"process {index}: {seen}" for index in range(3)])
+
+    def test_a_process_that_makes_another_call_ends_the_replica(self):
+        self.assert_ends_with(SESSION + "session.early('index') if here.index == 2 else session.start()",
+                              "process 2 called early() where process 0 called start()")
+        self.assert_ends_with(SESSION + "session.share_early('one' if here.index else 'other', b''); session.start()",
+                              "process 1 shares 'one' where process 0 shares 'other'")
+
+    def test_a_process_that_divides_its_data_otherwise_is_refused(self):
+        self.assert_ends_with(BEGIN + "here.session().set_data(sample_count=30, batch=10 + here.index); time.sleep(9)",
+                              "divide their data alike, but process 1 has batch 11 and process 0 10")
+
+    def test_a_process_that_dies_ends_the_replica(self):
+        wait = "\nsession.start(); session.next_batch(); time.sleep(1)\n"
+        self.assert_ends_with(SESSION + "if here.index == 1: os.kill(os.getpid(), signal.SIGKILL)" + wait,
+                              "process 1 of this replica has ended with signal 9; its replica ends")
+        self.assert_ends_with(SESSION + "if here.index == 2: sys.exit(5)" + wait,
+                              "process 2 of this replica has ended with status 5; its replica ends")
+        self.assert_ends_with(SESSION + "if here.index == 2: sys.exit()" + wait,
+                              "process 2 of this replica has ended before the others")
+
+    def test_no_process_outlives_the_first_one(self):
+        for end in ("os.kill(os.getpid(), signal.SIGKILL)", "raise ValueError('its own fault')"):
+            with self.subTest(end):
+                done = run(SESSION + "os.write(1, f'{os.getpid()}\\n'.encode())\n"
+                           f"if here.index: session.start()\ntime.sleep(0.5)\n{end}")
+                self.assertNotEqual(done.returncode, 0)
+                pids = [int(line) for line in done.stdout.split()]
+                self.assertEqual(len(pids), 3)
+                deadline = time.monotonic() + 30
+                while any(os.path.exists(f"/proc/{pid}") for pid in pids):
+                    self.assertLess(time.monotonic(), deadline)
+                    time.sleep(0.01)
+
+    def test_the_end_of_the_others_is_awaited(self):
+        done = run(LOOP + "\nif here.index == 2:\n    time.sleep(1)\n    os.write(1, b'its last words')\n")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertIn("its last words", done.stdout)
+
+    def test_there_is_one_session(self):
+        self.assert_ends_with(BEGIN + "elastictrain.Session()", "its session is that of elastictrain.torch.elastic()")
+        self.assert_ends_with(BEGIN + "_replica.begin(2)", "belongs to a replica of 3 processes already")
+        self.assert_ends_with("import elastictrain\nfrom elastictrain import _replica\nelastictrain.Session()\n_replica.begin(2)",
+                              "a replica begins before its session")
+        self.assert_ends_with(SESSION + "session.start()\nsession.barrier() if here.index else session.next_batch()",
+                              "session.barrier is not available in a replica of several processes")
+
+    def test_shared_memory_without_room_is_named(self):
+        with self.assertRaisesRegex(ElasticError, r"are in /dev/shm, where \d+ MiB are free and 1048576 more are needed"):
+            _replica._check_room(1 << 40)
+
+
+if __name__ == "__main__":
+    unittest.main()
