@@ -18,6 +18,7 @@ if tuple(int(part) for part in _torch.__version__.split(".")[:2]) < OLDEST_TORCH
 
 from ._elastic import elastic  # noqa: E402
 from ._options import Data, State  # noqa: E402
+from ._replica import Place, replica  # noqa: E402
 from ._run import ElasticRun  # noqa: E402
 
-__all__ = ["Data", "ElasticRun", "State", "elastic"]
+__all__ = ["Data", "ElasticRun", "Place", "State", "elastic", "replica"]

@@ -11,6 +11,7 @@ from . import _loader, _options
 from ._buffers import has_statistics
 from ._options import Data, Plan, State
 from ._run import ElasticRun
+from .. import _replica
 from ..session import Session
 
 Run = TypeVar("Run", bound=ElasticRun)
@@ -55,7 +56,8 @@ def make(kind: Type[Run], plan: Plan, session: Optional[Session] = None) -> Run:
     _close_earlier()
     # The loop of a process that becomes another worker would be in an epoch that is over.
     os.environ.pop("ELASTICTRAIN_PARKS", None)
-    session = session or Session()
+    here = _replica.current()
+    session = session or (Session() if here is None else here.session())
     try:
         run = kind(session, plan)
     except BaseException:

@@ -11,6 +11,8 @@ from typing import Any, Callable, Dict, Iterable, List, Optional, Sequence, Tupl
 import torch
 
 from ._order import Order
+from ._replica import like, local
+from .. import _replica
 from ..errors import ElasticError
 from ..session import Session
 
@@ -21,14 +23,20 @@ WORTH_A_LAYOUT = 0.02  # of the pass, by which buckets leave earlier on average
 
 
 class Slot:
-    """One parameter's place in a bucket."""
+    """One parameter's place in a bucket, or that of the part of it that this process holds."""
 
     def __init__(self, name: str, parameter: torch.Tensor, number: int) -> None:
         self.name, self.parameter, self.number = name, parameter, number
         self.bucket = Bucket()
-        self.view = torch.empty(0)  # its part of the bucket, in the parameter's shape
+        self.part = local(parameter).detach()  # for its shape
+        self.view = torch.empty(0)  # its place in the bucket, in that shape
+        self.gradient = self.view  # the same, as `.grad`
         self.arrived = False
-        self.bytes = parameter.element_size() * parameter.numel()
+        self.bytes = self.part.element_size() * self.part.numel()
+
+    def take_place(self, flat: torch.Tensor) -> None:
+        self.view = _shaped(flat, self.part)
+        self.gradient = like(self.parameter, self.view)
 
 
 class Bucket:
@@ -47,32 +55,34 @@ class Bucket:
         slot.bucket = self
 
     def allocate(self) -> None:
-        first = self.slots[0].parameter
+        first = self.slots[0].part
         self.takes_each = first.device.type == "cpu"
-        count = sum(slot.parameter.numel() for slot in self.slots)
+        count = sum(slot.part.numel() for slot in self.slots)
         self.flat = torch.zeros(count, dtype=first.dtype, device=first.device)
+        if _replica.current() is not None:
+            self.flat.share_memory_()
         begin = 0
         for slot in self.slots:
-            count = slot.parameter.numel()
-            slot.view = _shaped(self.flat[begin:begin + count], slot.parameter)
+            count = slot.part.numel()
+            slot.take_place(self.flat[begin:begin + count])
             begin += count
         self.views = [slot.view for slot in self.slots]
 
     def take(self) -> None:
         """All gradients, with one operator."""
         gradients = []
-        for slot, view in zip(self.slots, self.views):
+        for slot in self.slots:
             gradient = slot.parameter.grad
-            if gradient is None or gradient is view:
+            if gradient is None or gradient is slot.gradient:
                 return _take(self.slots)
-            gradients.append(gradient)
+            gradients.append(local(gradient))
         try:
             with torch.no_grad():
                 torch._foreach_copy_(self.views, gradients)
         except RuntimeError:
             return _take(self.slots)  # names what cannot be
         for slot in self.slots:
-            slot.parameter.grad = slot.view
+            slot.parameter.grad = slot.gradient
 
 
 def reserve_copies(session: Session, flats: Sequence[torch.Tensor], slots: int) -> Optional[torch.Tensor]:
@@ -141,7 +151,8 @@ class Gradients:
         if _delay(present, arriving) - _delay(_filled(arriving), arriving) > WORTH_A_LAYOUT:
             self._buckets, present = [], []
             for slot in arriving:
-                slot.view, slot.bucket = torch.empty(0), Bucket()
+                slot.view = slot.gradient = torch.empty(0)
+                slot.bucket = Bucket()
             self._buckets = _layout(arriving)
 
     @property
@@ -244,7 +255,7 @@ class Gradients:
     def end_without_pass(self) -> None:
         """The sums of a step in which this worker makes no pass. Each `.grad` keeps its values."""
         kept = [(bucket.flat, bucket.flat.clone()) for bucket in self._buckets
-                if any(slot.parameter.grad is slot.view for slot in bucket.slots)]
+                if any(slot.parameter.grad is slot.gradient for slot in bucket.slots)]
         for bucket in self._buckets:
             bucket.flat.zero_()
             bucket.missing = 0
@@ -278,8 +289,8 @@ class Gradients:
     def _hand_out(self, used: List[float]) -> None:
         """A parameter that no worker used keeps its `.grad`, which is usually None, as in a program of one process."""
         for slot, share in zip(self._slots, used):
-            if share > 0 and slot.parameter.grad is not slot.view:
-                slot.parameter.grad = slot.view
+            if share > 0 and slot.parameter.grad is not slot.gradient:
+                slot.parameter.grad = slot.gradient
 
 
 def _take(slots: Sequence[Slot]) -> None:
@@ -287,19 +298,20 @@ def _take(slots: Sequence[Slot]) -> None:
     views, gradients = [], []
     for slot in slots:
         gradient = slot.parameter.grad
-        if gradient is None or gradient is slot.view:
+        if gradient is None or gradient is slot.gradient:
             continue
         if gradient.is_sparse:
             raise RuntimeError(f"the gradient of '{slot.name}' is sparse; create its Embedding with sparse=False")
-        if gradient.data_ptr() != slot.view.data_ptr():
+        own = local(gradient)
+        if own.data_ptr() != slot.view.data_ptr():
             views.append(slot.view)
-            gradients.append(gradient)
+            gradients.append(own)
     if views:
         with torch.no_grad():
             torch._foreach_copy_(views, gradients)
     for slot in slots:
-        if slot.parameter.grad is not None and slot.parameter.grad is not slot.view:
-            slot.parameter.grad = slot.view
+        if slot.parameter.grad is not None and slot.parameter.grad is not slot.gradient:
+            slot.parameter.grad = slot.gradient
 
 
 def submit(session: Session, values: torch.Tensor) -> None:

@@ -17,8 +17,9 @@ from ._loader import Loader, NoLoader
 from ._local_state import LocalState
 from ._observers import Observers
 from ._options import Plan
+from ._replica import Units, reduce_over_all, refuse_whole
 from ._state import SharedState
-from .. import _cuda_libraries, session as _session
+from .. import _cuda_libraries, _replica, session as _session
 from ..errors import ElasticError
 from ..session import Batch, Change, Session
 
@@ -56,6 +57,9 @@ class ElasticRun:
         self._observers = Observers(session)
         self._steps = 0  # of this process
         _model.refuse_lazy(plan.model)
+        self._replica = _replica.current()
+        if self._replica is not None:
+            refuse_whole(_model.trained(plan.model, plan.optimizers), plan.model, self.accumulation, self._replica)
         self._end_bounds = _compiled.offer_bounds()
         device = _model.device_of(plan.model)
         if device.type == "cuda":
@@ -77,6 +81,9 @@ class ElasticRun:
 
     def _open_data(self, plan: Plan) -> None:
         dataset = plan.dataset
+        if self._replica is not None and dataset is not None:
+            plan.order = Units(len(dataset), plan.data.shuffle, plan.data.seed, self._replica)
+            plan.data.shuffle = False
         self._loader: Any = NoLoader() if dataset is None else Loader(dataset, plan.data.loader, self._look_ahead)
         self._order = plan.order
         self._size = 0 if dataset is None else len(dataset if plan.order is None else plan.order)
@@ -203,7 +210,10 @@ class ElasticRun:
         """In-place all-reduce ("sum", "mean", "max", "min" or "product") of values of any type, between two epochs or in a
         step before its backward pass; all workers call it alike. Without what a worker had that is lost meanwhile; after
         the end of the data a loss raises elastictrain.Interrupted."""
-        _exchange.reduce(self.session, values, operation)
+        if self._replica is None:
+            _exchange.reduce(self.session, values, operation)
+        else:
+            reduce_over_all(self.session, self._replica, values, operation)
         return values
 
     @property
@@ -223,8 +233,8 @@ class ElasticRun:
     gradient_variance = property(lambda self: self._observers.gradient_variance(), doc="The variance of gradients between "
                                  "workers, once `session.measure_gradient_variance(every_steps)` asks for it.")
     outcome = property(lambda self: self.session.outcome, doc="running, finished, left or stopped.")
-    is_first = property(lambda self: self.rank == 0 and self.outcome in (_session.RUNNING, _session.FINISHED),
-                        doc="Whether this worker should print and save.")
+    is_first = property(lambda self: self.rank == 0 and self.outcome in (_session.RUNNING, _session.FINISHED)
+                        and (self._replica is None or self._replica.is_first), doc="Whether this process should print and save.")
 
     def close(self) -> None:
         """Ends the loader's processes and the session; model and optimizer are as they were without the run. The end of the

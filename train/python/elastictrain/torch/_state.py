@@ -14,6 +14,7 @@ from ._buffers import Buffer, Buffers
 from ._host_floats import HostFloats
 from ._optimizers import ScaledRates
 from ._python_state import PythonState
+from ._replica import local
 from ..errors import Unequal
 from ..session import Session
 
@@ -34,7 +35,7 @@ class SharedState:
         self.buffers = buffers
         self._collect(model, optimizers, objects, rates)
         for name, read in self._tensors:
-            session.share_tensor(name, read().detach())
+            session.share_tensor(name, local(read()).detach())
         self._addresses = Addresses(self._tensors)
         text = self._python.encode()
         self.capacity = (2 * len(text) + 1024) // 512 * 512
@@ -45,7 +46,7 @@ class SharedState:
 
     @property
     def tensors(self) -> List[Tuple[str, torch.Tensor]]:
-        return [(name, read().detach()) for name, read in self._tensors]
+        return [(name, local(read()).detach()) for name, read in self._tensors]
 
     # --- The bytes in shared memory
 
@@ -148,7 +149,7 @@ class Addresses:
 
     def __init__(self, tensors: List[Tuple[str, Reader]]) -> None:
         self._tensors = tensors
-        self._places = [read().data_ptr() for _, read in tensors]
+        self._places = [local(read()).data_ptr() for _, read in tensors]
         self._next = 0  # to be checked
 
     def check(self, whole: bool) -> None:
@@ -157,7 +158,7 @@ class Addresses:
         count = len(self._tensors) if whole else min(CHECKED_IN_A_STEP, len(self._tensors))
         for place in range(self._next, self._next + count):
             name, read = self._tensors[place % len(self._tensors)]
-            if read().data_ptr() != self._places[place % len(self._tensors)]:
+            if local(read()).data_ptr() != self._places[place % len(self._tensors)]:
                 raise RuntimeError(f"'{name}' was given other memory after elastic(), which new workers would not receive. Move, "
                                    "convert and load model and optimizer before it; later, write into their tensors")
         self._next = (self._next + count) % max(1, len(self._tensors))

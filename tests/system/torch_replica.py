@@ -1,0 +1,73 @@
+"""A model that FSDP2 divides among the processes of a replica. ET_FAULT: what the program does wrong."""
+
+import os
+import signal
+import time
+
+import elastictrain.torch
+
+FAULT = os.environ.get("ET_FAULT", "")
+SIZE = int(os.environ.get("ET_SIZE", "2"))
+if FAULT == "late":
+    import threading
+    threading.Thread(target=time.sleep, args=(60,), daemon=True).start()
+here = elastictrain.torch.replica(SIZE)
+
+import torch  # noqa: E402
+from torch import nn  # noqa: E402
+from torch.distributed.device_mesh import init_device_mesh  # noqa: E402
+from torch.distributed.fsdp import fully_shard  # noqa: E402
+
+torch.manual_seed(1)
+model = nn.Sequential(nn.Linear(20, 33), nn.Tanh(), nn.Linear(33, 31), nn.LayerNorm(31), nn.Tanh(), nn.Linear(31, 1))
+if FAULT == "session":
+    import elastictrain
+    elastictrain.Session()
+if FAULT == "ignored":
+    fully_shard(model, mesh=init_device_mesh("cpu", (SIZE,)), ignored_params={model[0].weight})
+elif FAULT == "two dimensions":
+    fully_shard(model, mesh=init_device_mesh("cpu", (1, SIZE), mesh_dim_names=("replicate", "shard")))
+elif FAULT != "whole":
+    mesh = init_device_mesh("cpu", (SIZE,))
+    for layer in model:
+        if isinstance(layer, nn.Linear):
+            fully_shard(layer, mesh=mesh)
+    fully_shard(model, mesh=mesh)
+optimizer = torch.optim.AdamW(model.parameters(), lr=0.01)
+generator = torch.Generator().manual_seed(3)
+samples = torch.randn(301, 20, generator=generator)
+targets = torch.randn(301, 1, generator=generator)
+dataset = torch.utils.data.TensorDataset(samples, targets)
+options = {"accumulation": 2} if FAULT == "accumulation" else {}
+if FAULT == "seeds":
+    options["seed"] = here.index
+run = elastictrain.torch.elastic(model, optimizer, dataset, batch=4, epochs=int(os.environ.get("ET_EPOCHS", "3")), leave="return",
+                                 **options)
+for epoch in run.epochs():
+    seen = torch.zeros(1)
+    for x, y in run:
+        seen += len(x)
+        optimizer.zero_grad()
+        loss = (model(x) - y).square().mean()
+        loss.backward()
+        nn.utils.clip_grad_norm_(model.parameters(), 0.5)
+        optimizer.step()
+        run.report(loss)
+        time.sleep(float(os.environ.get("ET_PAUSE_S", "0")))
+        if FAULT == "raises" and here.index == 1 and run.step == 3:
+            raise ValueError("a fault of one process")
+        if FAULT == "calls" and here.index == 1 and run.step == 3:
+            run.session.early("elastictrain/order")
+        if FAULT == "killed" and here.index == 1 and run.step == 3:
+            os.kill(os.getpid(), signal.SIGKILL)
+    if run.outcome != "running":
+        break
+    run.reduce(seen)
+    if run.is_first:
+        print(f"epoch {epoch}: {int(seen)} samples", flush=True)
+whole = {name: value.full_tensor() for name, value in model.state_dict().items()}
+if here.index == 0:
+    print(f"outcome {run.outcome}", flush=True)
+if run.is_first and "ET_SAVED" in os.environ:
+    torch.save(whole, os.environ["ET_SAVED"])
+run.close()

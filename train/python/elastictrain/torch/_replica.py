@@ -1,0 +1,149 @@
+"""Replicas of several processes: a model that is divided among them, as torch's FSDP does, is trained as one worker of the run.
+
+Inside a replica PyTorch's own process group does what it does; across replicas the run averages gradients, part by part.
+"""
+
+import os
+from typing import Any, Optional, Sequence, Tuple
+
+import torch
+import torch.distributed as dist
+
+from . import _exchange
+from .. import _replica
+from ..errors import ElasticError
+
+_threads_at_import = len(os.listdir("/proc/self/task"))
+
+
+def replica(size: int) -> "Place":
+    """Makes this worker a replica of so many processes and returns this process's place in it. Call it first in the program, before
+    anything is computed: the other processes begin here, as copies of this one. torch.distributed is initialised for the
+    processes of the replica, with gloo: `init_device_mesh("cpu", (size,))`, `fully_shard(model)` and the like see only them.
+
+    Raises ElasticError where it is too late, and for a size below 1."""
+    if size < 1:
+        raise ElasticError(f"a replica has at least one process, not {size}")
+    if dist.is_initialized():
+        raise ElasticError("replica() initialises torch.distributed for its processes; the program has done so before")
+    if torch.cuda.is_initialized() or len(os.listdir("/proc/self/task")) > _threads_at_import:
+        raise ElasticError("replica() comes first in a program: its other processes begin as copies of this one, which has started "
+                           "threads for computations by now")
+    here = _replica.begin(size)
+    _set_environment(here.index, size)
+    os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo")
+    dist.init_process_group("gloo", store=_store(here), rank=here.index, world_size=size)
+    return Place(here.index, size)
+
+
+class Place:
+    """`index`: of this process, from 0. `size`: of the replica."""
+
+    def __init__(self, index: int, size: int) -> None:
+        self.index, self.size = index, size
+
+
+def _set_environment(index: int, size: int) -> None:
+    for name in ("RANK", "LOCAL_RANK"):
+        os.environ[name] = str(index)
+    for name in ("WORLD_SIZE", "LOCAL_WORLD_SIZE"):
+        os.environ[name] = str(size)
+
+
+def _store(here: _replica.Replica) -> dist.Store:
+    if here.is_first:
+        store = dist.TCPStore("127.0.0.1", 0, here.size, is_master=True, wait_for_workers=False)
+        for channel in here.channels:
+            channel.send(store.port)
+    else:
+        port, _ = here.channels[0].receive()
+        store = dist.TCPStore("127.0.0.1", port, here.size, is_master=False)
+    os.environ.update(MASTER_ADDR="127.0.0.1", MASTER_PORT=str(store.port))
+    return store
+
+
+class Units:
+    """The samples of each epoch in an order of their own, in units of one for each process of the replica: what the session counts as
+    a sample is such a unit, so that all processes have as many. The last samples of an epoch that are less than a unit are left
+    out; which ones these are differs from epoch to epoch where the order is shuffled."""
+
+    def __init__(self, size: int, shuffle: bool, seed: int, here: _replica.Replica) -> None:
+        self._size, self._shuffle, self._seed, self._here = size, shuffle, seed, here
+        self._epoch: Optional[int] = None
+        self._drawn: Sequence[int] = range(size)
+        if size < here.size:
+            raise ElasticError(f"{size} samples are fewer than the {here.size} processes of a replica")
+
+    def __len__(self) -> int:
+        return self._size // self._here.size
+
+    def enter(self, epoch: int) -> None:
+        if epoch != self._epoch and self._shuffle:
+            generator = torch.Generator().manual_seed(self._seed + epoch)
+            self._drawn = torch.randperm(self._size, generator=generator).tolist()
+        self._epoch = epoch
+
+    def indices(self, places: Sequence[int]) -> Tuple[int, ...]:
+        return tuple(self._drawn[place * self._here.size + self._here.index] for place in places)
+
+    def state_dict(self) -> dict:
+        """Follows from the seed."""
+        return {}
+
+    def load_state_dict(self, state: dict) -> None:
+        """Nothing."""
+
+
+def refuse_whole(named: Sequence[Tuple[str, Any]], model: Any, accumulation: int, here: _replica.Replica) -> None:
+    """Raises ElasticError for a model that torch's fully_shard() has not divided among all processes of the replica: gradients of
+    what is whole would not be averaged between them."""
+    if not any(kind.__name__ == "FSDPModule" for kind in type(model).__mro__):
+        raise ElasticError(f"a replica of {here.size} processes trains a model that fully_shard() has divided among them; this "
+                           f"{type(model).__name__} is not divided")
+    for name, parameter in named:
+        mesh = getattr(parameter, "device_mesh", None)
+        if mesh is None:
+            raise ElasticError(f"parameter '{name}' is whole in each process of the replica, whose gradients would differ; let "
+                               "fully_shard() divide it")
+        if mesh.ndim != 1 or mesh.size() != here.size:
+            raise ElasticError(f"parameter '{name}' is divided over a mesh of {'x'.join(map(str, mesh.shape))} processes; possible "
+                               f"is one dimension with all {here.size} processes of the replica")
+    if accumulation > 1:
+        raise ElasticError("accumulation is not possible in a replica of several processes; use `with run.no_sync():` around all "
+                           "but the last backward pass, or a larger batch")
+
+
+def local(tensor: Any) -> torch.Tensor:
+    """The part of a divided tensor that this process holds; any other tensor itself."""
+    found: torch.Tensor = getattr(tensor, "_local_tensor", tensor)
+    return found
+
+
+def is_divided(tensor: Any) -> bool:
+    return hasattr(tensor, "_local_tensor")
+
+
+def like(tensor: Any, values: torch.Tensor) -> torch.Tensor:
+    """`values` as the part of a tensor that is divided as this one."""
+    if not is_divided(tensor):
+        return values
+    from torch.distributed.tensor import DTensor
+    return DTensor.from_local(values, tensor.device_mesh, tensor.placements, run_check=False, shape=tensor.shape,
+                              stride=tensor.stride())
+
+
+def reduce_over_all(session: Any, here: _replica.Replica, values: torch.Tensor, operation: str) -> None:
+    """In place, over all processes of all replicas."""
+    inside = "sum" if operation == "mean" else operation
+    if inside not in _OPERATIONS:
+        raise ValueError(f"values can be reduced by mean, {', '.join(_OPERATIONS)}, not by {operation!r}")
+    dist.all_reduce(values, _OPERATIONS[inside])
+    if here.is_first:
+        _exchange.reduce(session, values, operation)
+    dist.broadcast(values, 0)
+    if operation == "mean":
+        values.copy_(values / here.size if values.is_floating_point() else
+                     torch.div(values, here.size, rounding_mode="trunc"))
+
+
+_OPERATIONS = {"sum": dist.ReduceOp.SUM, "max": dist.ReduceOp.MAX, "min": dist.ReduceOp.MIN, "product": dist.ReduceOp.PRODUCT}
