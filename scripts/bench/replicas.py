@@ -1,0 +1,75 @@
+"""Replicas of two processes that hold a small GPT together: steps a second beside torchrun, idle time, exactly-once."""
+
+import os
+import random
+import signal
+import subprocess
+
+from harness import BINARY, Run, pids
+from measure import changes_of, idle_values, idles_ms, in_turn, killed_workers, ratios, step_ms, stop
+from peers import environment, python_with_torch
+from pytorch import steps_per_s, torch_job
+from rows import PROGRAMS, at_least, below, row, shown, spread
+
+GPT = os.path.join(PROGRAMS, "replica.py")
+
+
+def gpt_job(workers, audit_every=0):
+    return torch_job(workers, [GPT, "elastic"], batch={"per_worker": 1}, audit={"every_steps": audit_every}, failures={"max_crashes": 1000})
+
+
+@row("replica-steps", "PyTorch", "replicas of two processes: steps a second, beside torchrun with FSDP2 on the same mesh",
+     "GPT of 8.9 million parameters, one and two replicas of two processes: ≥ 0.98 times torchrun with FSDP2 over Gloo, on as many")
+def replica_steps(repetitions):
+    python = python_with_torch()
+    for replicas in (1, 2):
+        torchrun = [python, "-m", "torch.distributed.run", "--standalone", f"--nproc_per_node={2 * replicas}", GPT, "static"]
+        ways = {"torchrun": torchrun, "replicas": [BINARY, "run", "-n", str(replicas), "--", python, GPT, "elastic"]}
+        found = in_turn(repetitions, ways, lambda name: steps_per_s(ways[name]))
+        yield shown(f"replica-steps/{replicas}-torchrun", found["torchrun"], "steps/s", f"{2 * replicas} processes")
+        yield at_least(f"replica-steps/{replicas}", ratios(found["replicas"], found["torchrun"]), "times", 0.98,
+                       f"{replicas} of two processes, {spread(found['replicas'])} steps/s")
+
+
+@row("replica-grow", "PyTorch", "replicas of two processes, 107 MB of state: idle time of grow, replace and shrink",
+     "idle time of grow, replace and shrink ≤ 1 step + 50 ms")
+def replica_grow(repetitions):
+    with Run(gpt_job((1, 2, 3)), environment=environment()) as run:
+        found = changes_of(run, repetitions)
+    yield from idle_values("replica-grow", found, lambda kind, step: step + 50)
+
+
+@row("replica-kill", "PyTorch", "replicas of two processes, 107 MB of state: kill -9 of the first process of one of 3",
+     "kill -9 in one of 3 replicas: ≤ 1 step + 50 ms, no pass repeated")
+def replica_kill(repetitions):
+    faults, wasted, _ = killed_workers(gpt_job((1, 3, 3)), repetitions, environment())
+    yield below("replica-kill/idle", idles_ms(faults), "ms", round(step_ms(faults) + 50, 1),
+                f"kill -9 in one of 3 replicas, median step {step_ms(faults):.0f} ms")
+    yield below("replica-kill/passes-repeated", wasted, "passes", 0)
+
+
+@row("replica-audit", "PyTorch", "replicas of two processes: 2, 3, 2, 1 and 3 replicas, and 10 kills for each repetition, in one run",
+     "2 → 3 → 2 → 1 → 3 replicas and 30 kills of first and other processes: 0 missing, 0 repeated, 0 unequal; one that was there "
+     "from the start is never restarted")
+def replica_audit(repetitions):
+    choice = random.Random(1)
+    with Run(gpt_job((1, 2, 3), audit_every=1), environment=environment()) as run:
+        run.wait_size(2, 120)
+        stays = pids(run.status())[0]
+        for size in (3, 2, 1, 3):
+            run.do("resize", run.name, size)
+            run.wait_size(size, 120)
+            run.wait_more_steps(3, 60)
+        for number in range(10 * repetitions):
+            first = choice.choice([pid for pid in pids(run.status()) if pid != stays])
+            others = subprocess.run(["pgrep", "-P", str(first)], capture_output=True, text=True, check=True).stdout.split()
+            os.kill(first if number % 2 else int(others[0]), signal.SIGKILL)
+            run.wait_status(lambda s: s.get("world_size") == 3 and first not in pids(s), 120, "the replacement")
+            run.wait_more_steps(choice.randrange(1, 6), 60)
+        is_there = stays in pids(run.status())
+        stop(run, 120)
+        audit = run.audit()
+    yield below("replica-audit", audit["missing"] + audit["repeated"] + audit["unequal_hashes"], "samples or hashes", 0,
+                f"4 changes, {10 * repetitions} kills; {audit['samples']} units in {audit['steps']} steps: {audit['missing']} missing, "
+                f"{audit['repeated']} repeated, {audit['unequal_hashes']} of {audit['hashes_compared']} unequal")
+    yield below("replica-audit/restarted", 0 if is_there else 1, "replicas", 0, "that were there from the start")
