@@ -100,6 +100,10 @@ class Replicas(unittest.TestCase):
         self.assert_ends_with(BEGIN + "_replica.begin(2)", "belongs to a replica of 3 processes already")
         self.assert_ends_with("import elastictrain\nfrom elastictrain import _replica\nelastictrain.Session()\n_replica.begin(2)",
                               "a replica begins before its session")
+        self.assert_ends_with("import threading\nfrom elastictrain import _replica\n"
+                              "def begin():\n    try:\n        _replica.begin(2)\n    except Exception as error:\n        why.append(error)\n"
+                              "why = []\nthread = threading.Thread(target=begin)\nthread.start()\nthread.join()\nraise why[0]",
+                              "a replica begins in the program's main thread")
         self.assert_ends_with(SESSION + "session.start()\nsession.barrier() if here.index else session.next_batch()",
                               "session.barrier is not available in a replica of several processes")
 

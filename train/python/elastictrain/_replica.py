@@ -23,7 +23,7 @@ import struct
 import sys
 import threading
 import time
-from typing import Any, Callable, Deque, Dict, List, NamedTuple, Optional, Tuple
+from typing import Any, Callable, Deque, Dict, Iterator, List, NamedTuple, Optional, Tuple
 
 from .errors import ElasticError, Interrupted, SessionError
 from .session import _ITEM_BYTES, _SAFETENSORS, TYPES, Batch, Change, Session, StepReport
@@ -42,6 +42,8 @@ class Channel:
 
     def __init__(self, end: socket.socket) -> None:
         self._socket = end
+        self._poll = select.poll()
+        self._poll.register(end, select.POLLIN)
 
     def send(self, message: Any, descriptor: Optional[int] = None) -> None:
         body = pickle.dumps(message)
@@ -60,7 +62,7 @@ class Channel:
         return pickle.loads(self._read(size)), descriptors[0] if has_descriptor else None
 
     def has_more(self) -> bool:
-        return bool(select.select([self._socket], [], [], 0)[0])
+        return bool(self._poll.poll(0))
 
     def close(self) -> None:
         self._socket.close()
@@ -110,6 +112,8 @@ def begin(size: int) -> Replica:
         raise ElasticError(f"this process belongs to a replica of {_here.size} processes already")
     if Session._open is not None:
         raise ElasticError("a replica begins before its session")
+    if threading.current_thread() is not threading.main_thread():
+        raise ElasticError("a replica begins in the program's main thread, with which its other processes end")
     sys.stdout.flush()
     sys.stderr.flush()
     parent, others, pids = os.getpid(), [], []
@@ -211,15 +215,24 @@ class Leader(Session):
     # --- What the others ask for
 
     def _receive(self, number: int) -> None:
-        try:
+        with self._present(number):
             message, descriptor = self._replica.channels[number].receive()
-        except EOFError:
-            raise ElasticError(f"process {number + 1} of this replica has ended before the others") from None
         if descriptor is not None:
             storage, size = message
             self._maps[number][storage] = _mapped(descriptor, size)
             return
         self._inbox[number].append(message)
+
+    @contextlib.contextmanager
+    def _present(self, number: int) -> Iterator[None]:
+        try:
+            yield
+        except EOFError:
+            raise ElasticError(f"process {number + 1} of this replica has ended before the others") from None
+
+    def _send(self, number: int, *message: Any) -> None:
+        with self._present(number):
+            self._replica.channels[number].send(message)
 
     def _next(self, number: int, name: str) -> Tuple[Any, ...]:
         """The arguments with which this process makes the same call."""
@@ -237,8 +250,8 @@ class Leader(Session):
 
     def _answer(self, values: Any = None, each: Optional[List[Any]] = None) -> None:
         seen = self._seen()
-        for number, channel in enumerate(self._replica.channels):
-            channel.send(("result", values if each is None else each[number], seen))
+        for number in range(len(self._inbox)):
+            self._send(number, "result", values if each is None else each[number], seen)
 
     def _seen(self) -> Dict[str, Any]:
         return {name: getattr(self, name) for name in Follower.SEEN} | {"last_step": self.last_step()}
@@ -257,8 +270,8 @@ class Leader(Session):
 
     def _call_others(self, name: str, argument: Any = None) -> None:
         seen = self._seen()
-        for channel in self._replica.channels:
-            channel.send(("callback", name, argument, seen))
+        for number in range(len(self._inbox)):
+            self._send(number, "callback", name, argument, seen)
 
     def _address(self, number: int, piece: Piece) -> int:
         return self._maps[number][piece.storage] + piece.offset if piece.bytes else 0
