@@ -5,6 +5,7 @@ import subprocess
 import sys
 import time
 import unittest
+from unittest import mock
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 PACKAGE = os.path.join(ROOT, "train", "python")
@@ -19,11 +20,12 @@ import elastictrain
 from elastictrain import _replica
 here = _replica.begin(3)
 """
-SESSION = BEGIN + """
+MAKE = """
 session = here.session()
 session.set_data(sample_count=30, batch=10, shuffle=False)
 session.share_early("index", bytes([here.index]))
 """
+SESSION = BEGIN + MAKE
 LOOP = SESSION + """
 seen = []
 session.on_change(lambda change: seen.append(("change", change.world_size)))
@@ -80,8 +82,8 @@ class Replicas(unittest.TestCase):
     def test_no_process_outlives_the_first_one(self):
         for end in ("os.kill(os.getpid(), signal.SIGKILL)", "raise ValueError('its own fault')"):
             with self.subTest(end):
-                done = run(SESSION + "os.write(1, f'{os.getpid()}\\n'.encode())\n"
-                           f"if here.index: session.start()\ntime.sleep(0.5)\n{end}")
+                done = run(BEGIN + "os.write(1, f'{os.getpid()}\\n'.encode())\n" + MAKE +
+                           f"if here.index: session.start()\n{end}")
                 self.assertNotEqual(done.returncode, 0)
                 pids = [int(line) for line in done.stdout.split()]
                 self.assertEqual(len(pids), 3)
@@ -108,8 +110,9 @@ class Replicas(unittest.TestCase):
                               "session.barrier is not available in a replica of several processes")
 
     def test_shared_memory_without_room_is_named(self):
-        with self.assertRaisesRegex(ElasticError, r"are in /dev/shm, where \d+ MiB are free and 1048576 more are needed"):
-            _replica._check_room(1 << 40)
+        with mock.patch.object(_replica, "SHARED_MEMORY", "/"), \
+                self.assertRaisesRegex(ElasticError, r"are in \S+, where \d+ MiB are free and 1099511627776 more are needed"):
+            _replica._check_room(1 << 60)
 
 
 if __name__ == "__main__":

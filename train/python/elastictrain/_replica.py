@@ -84,6 +84,7 @@ class Replica:
     def __init__(self, index: int, size: int, channels: List[Channel]) -> None:
         self.index, self.size, self.channels = index, size, channels
         self.follower: Optional["Follower"] = None
+        self.watch: Optional["Watch"] = None  # of the first process
 
     @property
     def is_first(self) -> bool:
@@ -134,8 +135,8 @@ def begin(size: int) -> Replica:
         pids.append(pid)
     _here = Replica(0, size, others)
     Session.refusal = Follower.refusal
-    watch = Watch(dict(zip(pids, range(1, size))))
-    atexit.register(watch.await_all, others)
+    _here.watch = Watch(dict(zip(pids, range(1, size))))
+    atexit.register(_here.watch.await_all, others)
     return _here
 
 
@@ -175,6 +176,10 @@ class Watch:
             how = f"signal {-status}" if status < 0 else f"status {status}"
             os.write(2, f"elastictrain: process {index} of this replica has ended with {how}; its replica ends\n".encode())
             os._exit(1)
+
+    def await_one(self, index: int) -> None:
+        """Of a process that is about to end: says why, unless it ends with success."""
+        self._threads[index - 1].join(LAST_WORDS_S)
 
     def await_all(self, channels: List[Channel]) -> None:
         """At the end of the program, which the others have reached or will soon."""
@@ -228,6 +233,8 @@ class Leader(Session):
         try:
             yield
         except EOFError:
+            assert self._replica.watch is not None
+            self._replica.watch.await_one(number + 1)
             raise ElasticError(f"process {number + 1} of this replica has ended before the others") from None
 
     def _send(self, number: int, *message: Any) -> None:
