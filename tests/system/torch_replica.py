@@ -11,7 +11,12 @@ SIZE = int(os.environ.get("ET_SIZE", "2"))
 if FAULT == "late":
     import threading
     threading.Thread(target=time.sleep, args=(60,), daemon=True).start()
-here = elastictrain.torch.replica(SIZE)
+if FAULT == "no replica":
+    import torch.distributed
+    SIZE, here = 1, elastictrain.torch.Place(0, 1)
+    torch.distributed.init_process_group("gloo", store=torch.distributed.HashStore(), rank=0, world_size=1)
+else:
+    here = elastictrain.torch.replica(SIZE)
 
 import torch  # noqa: E402
 from torch import nn  # noqa: E402

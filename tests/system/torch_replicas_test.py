@@ -33,6 +33,7 @@ print(max((found[name] - value).abs().max().item() for name, value in model.stat
 """
 REFUSED = {
     "whole": "a replica of 2 processes trains a model that fully_shard() has divided among them; this Sequential is not divided",
+    "no replica": "parameter '0.weight' is divided among processes. Workers hold whole models, or are replicas of several processes",
     "ignored": "parameter '0.weight' is whole in each process of the replica, whose gradients would differ",
     "two dimensions": "is divided over a mesh of 1x2 processes; possible is one dimension with all 2 processes of the replica",
     "accumulation": "accumulation is not possible in a replica of several processes",

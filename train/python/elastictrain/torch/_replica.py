@@ -94,6 +94,14 @@ class Units:
         """Nothing."""
 
 
+def refuse_divided(model: Any) -> None:
+    """Raises ElasticError for a parameter of which each worker would hold another part, in a run whose workers are one process."""
+    for name, parameter in model.named_parameters():
+        if is_divided(parameter):
+            raise ElasticError(f"parameter '{name}' is divided among processes. Workers hold whole models, or are replicas of several "
+                               "processes: call elastictrain.torch.replica(size) first, and divide the model among them")
+
+
 def refuse_whole(named: Sequence[Tuple[str, Any]], model: Any, accumulation: int, here: _replica.Replica) -> None:
     """Raises ElasticError for a model that torch's fully_shard() has not divided among all processes of the replica: gradients of
     what is whole would not be averaged between them."""

@@ -17,7 +17,7 @@ from ._loader import Loader, NoLoader
 from ._local_state import LocalState
 from ._observers import Observers
 from ._options import Plan
-from ._replica import Units, reduce_over_all, refuse_whole
+from ._replica import Units, reduce_over_all, refuse_divided, refuse_whole
 from ._state import SharedState
 from .. import _cuda_libraries, _replica, session as _session
 from ..errors import ElasticError
@@ -58,7 +58,9 @@ class ElasticRun:
         self._steps = 0  # of this process
         _model.refuse_lazy(plan.model)
         self._replica = _replica.current()
-        if self._replica is not None:
+        if self._replica is None:
+            refuse_divided(plan.model)
+        else:
             refuse_whole(_model.trained(plan.model, plan.optimizers), plan.model, self.accumulation, self._replica)
         self._end_bounds = _compiled.offer_bounds()
         device = _model.device_of(plan.model)
