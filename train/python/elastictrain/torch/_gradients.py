@@ -11,7 +11,7 @@ from typing import Any, Callable, Dict, Iterable, List, Optional, Sequence, Tupl
 import torch
 
 from ._order import Order
-from ._replica import like, local
+from ._replica import is_divided, like, local
 from .. import _replica
 from ..errors import ElasticError
 from ..session import Session
@@ -49,6 +49,7 @@ class Bucket:
         self.missing = 0
         # Copies a gradient as soon as it is there, while a CPU has it in its cache. A device gets one kernel for all of them.
         self.takes_each = False
+        self.is_divided = False
 
     def add(self, slot: Slot) -> None:
         self.slots.append(slot)
@@ -57,6 +58,7 @@ class Bucket:
     def allocate(self) -> None:
         first = self.slots[0].part
         self.takes_each = first.device.type == "cpu"
+        self.is_divided = any(is_divided(slot.parameter) for slot in self.slots)
         count = sum(slot.part.numel() for slot in self.slots)
         self.flat = torch.zeros(count, dtype=first.dtype, device=first.device)
         if _replica.current() is not None:
@@ -75,7 +77,9 @@ class Bucket:
             gradient = slot.parameter.grad
             if gradient is None or gradient is slot.gradient:
                 return _take(self.slots)
-            gradients.append(local(gradient))
+            gradients.append(gradient)
+        if self.is_divided:
+            gradients = [local(gradient) for gradient in gradients]
         try:
             with torch.no_grad():
                 torch._foreach_copy_(self.views, gradients)
@@ -302,7 +306,7 @@ def _take(slots: Sequence[Slot]) -> None:
             continue
         if gradient.is_sparse:
             raise RuntimeError(f"the gradient of '{slot.name}' is sparse; create its Embedding with sparse=False")
-        own = local(gradient)
+        own = local(gradient) if slot.bucket.is_divided else gradient
         if own.data_ptr() != slot.view.data_ptr():
             views.append(slot.view)
             gradients.append(own)
