@@ -65,7 +65,7 @@ for epoch in run.epochs():
             run.session.early("elastictrain/order")
         if FAULT == "killed" and here.index == 1 and run.step == 3:
             os.kill(os.getpid(), signal.SIGKILL)
-    if run.outcome != "running":
+    if run.outcome in ("left", "stopped"):
         break
     run.reduce(seen)
     if run.is_first:
