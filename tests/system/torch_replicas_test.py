@@ -8,9 +8,9 @@ import subprocess
 import tempfile
 import unittest
 
-import torch_python
+import harness
 from harness import Case, pids, wait_until
-from torch_test import END_S, HERE, PYTHON, START_S, WHY_NOT, torch_job, torch_run
+from torch_test import END_S, HERE, PYTHON, START_S, WHY_NOT, torch_job, torch_python, torch_run
 
 PROGRAM = os.path.join(HERE, "torch_replica.py")
 REFERENCE = """
@@ -122,4 +122,4 @@ class Replicas(Case):
 
 
 if __name__ == "__main__":
-    unittest.main()
+    harness.main()
