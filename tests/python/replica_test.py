@@ -11,17 +11,17 @@ ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)
 PACKAGE = os.path.join(ROOT, "train", "python")
 sys.path.insert(0, PACKAGE)
 
-from elastictrain import _replica  # noqa: E402
+from elastictrain import _replica_session  # noqa: E402
 from elastictrain.errors import ElasticError  # noqa: E402
 
 BEGIN = """
 import os, signal, sys, time
 import elastictrain
-from elastictrain import _replica
+from elastictrain import _replica, _replica_session
 here = _replica.begin(3)
 """
 MAKE = """
-session = here.session()
+session = _replica_session.of(here)
 session.set_data(sample_count=30, batch=10, shuffle=False)
 session.share_early("index", bytes([here.index]))
 """
@@ -67,11 +67,11 @@ class Replicas(unittest.TestCase):
                               "process 1 shares 'one' where process 0 shares 'other'")
 
     def test_a_process_that_divides_its_data_otherwise_is_refused(self):
-        self.assert_ends_with(BEGIN + "here.session().set_data(sample_count=30, batch=10 + here.index); time.sleep(9)",
+        self.assert_ends_with(BEGIN + "_replica_session.of(here).set_data(sample_count=30, batch=10 + here.index)",
                               "divide their data alike, but process 1 has batch 11 and process 0 10")
 
     def test_a_process_that_dies_ends_the_replica(self):
-        wait = "\nsession.start(); session.next_batch(); time.sleep(1)\n"
+        wait = "\nsession.start()\n"
         self.assert_ends_with(SESSION + "if here.index == 1: os.kill(os.getpid(), signal.SIGKILL)" + wait,
                               "process 1 of this replica has ended with signal 9; its replica ends")
         self.assert_ends_with(SESSION + "if here.index == 2: sys.exit(5)" + wait,
@@ -83,7 +83,7 @@ class Replicas(unittest.TestCase):
         for end in ("os.kill(os.getpid(), signal.SIGKILL)", "raise ValueError('its own fault')"):
             with self.subTest(end):
                 done = run(BEGIN + "os.write(1, f'{os.getpid()}\\n'.encode())\n" + MAKE +
-                           f"if here.index: session.start()\n{end}")
+                           f"if here.index == 2: time.sleep(1000)\nif here.index: session.start()\n{end}")
                 self.assertNotEqual(done.returncode, 0)
                 pids = [int(line) for line in done.stdout.split()]
                 self.assertEqual(len(pids), 3)
@@ -110,9 +110,9 @@ class Replicas(unittest.TestCase):
                               "session.barrier is not available in a replica of several processes")
 
     def test_shared_memory_without_room_is_named(self):
-        with mock.patch.object(_replica, "SHARED_MEMORY", "/"), \
+        with mock.patch.object(_replica_session, "SHARED_MEMORY", "/"), \
                 self.assertRaisesRegex(ElasticError, r"are in \S+, where \d+ MiB are free and 1099511627776 more are needed"):
-            _replica._check_room(1 << 60)
+            _replica_session._check_room(1 << 60)
 
 
 if __name__ == "__main__":

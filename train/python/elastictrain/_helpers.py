@@ -20,6 +20,7 @@ from typing import Any, Callable, Dict, List, Optional, Set, Tuple
 from . import _interface
 
 NOTICES = (signal.SIGTERM, signal.SIGINT, signal.SIGUSR1, signal.SIGUSR2)
+PR_SET_PDEATHSIG = 1
 _TORCH_HANDLERS = "torch.utils.data._utils.signal_handling"
 
 

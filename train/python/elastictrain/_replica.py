@@ -1,18 +1,10 @@
 """A replica: processes of one program that hold one copy of a model together. To the run they are one worker.
 
-The first process has the session. The others are forked from it and end with it; what they call of their session (`Follower`) is
-carried out by the first one's (`Leader`), with their memory, which it maps. All of them make the same calls in the same order, so
-a call of the first process waits for the same call of each other one. Whatever crosses replicas is done for all processes
-together: a step is committed for all of them or for none.
-
-Thread: the training thread of each process; a gradient may arrive on another one.
+The first process has the session (`_replica_session`). The others are forked from it and end with it. Thread: the main thread.
 """
 
 import atexit
-import collections
-import contextlib
 import ctypes
-import mmap
 import os
 import pickle
 import resource
@@ -22,17 +14,13 @@ import socket
 import struct
 import sys
 import threading
-import time
-from typing import Any, Callable, Deque, Dict, Iterator, List, NamedTuple, Optional, Tuple
+from typing import Any, Dict, List, Optional, Tuple
 
-from .errors import ElasticError, Interrupted, SessionError
-from .session import _ITEM_BYTES, _SAFETENSORS, TYPES, Batch, Change, Session, StepReport
+from . import _helpers
+from .errors import ElasticError
+from .session import Session
 
-SHARED_MEMORY = "/dev/shm"
-LAST_WORDS_S = 60.0  # of the other processes, when the first one has nothing left to do
-_DIES_WITH_PARENT = 1  # PR_SET_PDEATHSIG
-_ERRORS = {"SessionError": SessionError, "Interrupted": Interrupted}
-_NOTICES = (signal.SIGTERM, signal.SIGINT, signal.SIGUSR1, signal.SIGUSR2)
+REFUSAL = "this process belongs to a replica of several; its session is that of elastictrain.torch.elastic()"
 
 
 class Channel:
@@ -83,19 +71,12 @@ class Replica:
 
     def __init__(self, index: int, size: int, channels: List[Channel]) -> None:
         self.index, self.size, self.channels = index, size, channels
-        self.follower: Optional["Follower"] = None
+        self.follower: Any = None  # the session of a process that is not the first one
         self.watch: Optional["Watch"] = None  # of the first process
 
     @property
     def is_first(self) -> bool:
         return self.index == 0
-
-    def session(self) -> Any:
-        """What this process uses as its session."""
-        if self.is_first:
-            return Leader(self)
-        self.follower = Follower(self)
-        return self.follower
 
 
 _here: Optional[Replica] = None
@@ -126,7 +107,7 @@ def begin(size: int) -> Replica:
             for channel in others:
                 channel.close()
             _follow_to_the_end(parent)
-            Session.refusal = Follower.refusal
+            Session.refusal = REFUSAL
             _here = Replica(index, size, [Channel(theirs)])
             atexit.register(_end_at_once, _here)
             return _here
@@ -134,7 +115,7 @@ def begin(size: int) -> Replica:
         others.append(Channel(mine))
         pids.append(pid)
     _here = Replica(0, size, others)
-    Session.refusal = Follower.refusal
+    Session.refusal = REFUSAL
     _here.watch = Watch(dict(zip(pids, range(1, size))))
     atexit.register(_here.watch.await_all, others)
     return _here
@@ -142,11 +123,10 @@ def begin(size: int) -> Replica:
 
 def _follow_to_the_end(parent: int) -> None:
     """Of the first process, whose signals concern them all."""
-    for number in _NOTICES:
-        signal.signal(number, signal.SIG_IGN)
+    _helpers.ignore_notices(parent)
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))  # each piece of shared memory keeps one open
-    ctypes.CDLL(None).prctl(_DIES_WITH_PARENT, signal.SIGKILL)
+    ctypes.CDLL(None).prctl(_helpers.PR_SET_PDEATHSIG, signal.SIGKILL)
     if os.getppid() != parent:
         os._exit(1)
 
@@ -179,435 +159,13 @@ class Watch:
 
     def await_one(self, index: int) -> None:
         """Of a process that is about to end: says why, unless it ends with success."""
-        self._threads[index - 1].join(LAST_WORDS_S)
+        self._threads[index - 1].join()
 
     def await_all(self, channels: List[Channel]) -> None:
-        """At the end of the program, which the others have reached or will soon."""
+        """At the end of the program. What the others still do may take as long as the first one's own end may."""
         if getattr(sys, "last_value", None) is not None:
             return
         for channel in channels:
             channel.close()
-        deadline = time.monotonic() + LAST_WORDS_S
         for thread in self._threads:
-            thread.join(max(0.0, deadline - time.monotonic()))
-        if any(thread.is_alive() for thread in self._threads):
-            os.write(2, f"elastictrain: a process of this replica has not ended {LAST_WORDS_S:.0f} s after its first one and is "
-                        "killed\n".encode())
-
-
-class Piece(NamedTuple):
-    """A part of a follower's memory, by the number of the storage that it is in."""
-    storage: int
-    offset: int
-    bytes: int
-    dtype: str
-    shape: Tuple[int, ...]
-
-
-class Leader(Session):
-    """The session of the first process, which carries out the calls of all."""
-
-    refusal = None
-
-    def __init__(self, replica: Replica) -> None:
-        self._replica = replica
-        self._inbox: List[Deque[Any]] = [collections.deque() for _ in replica.channels]
-        self._maps: List[Dict[int, int]] = [{} for _ in replica.channels]  # addresses, by the number of the storage
-        self._gradients: List[List[Any]] = [[] for _ in range(replica.size)]  # of the open step, by index; not summed yet
-        self._row = 0
-        super().__init__()
-
-    # --- What the others ask for
-
-    def _receive(self, number: int) -> None:
-        with self._present(number):
-            message, descriptor = self._replica.channels[number].receive()
-        if descriptor is not None:
-            storage, size = message
-            self._maps[number][storage] = _mapped(descriptor, size)
-            return
-        self._inbox[number].append(message)
-
-    @contextlib.contextmanager
-    def _present(self, number: int) -> Iterator[None]:
-        try:
-            yield
-        except EOFError:
-            assert self._replica.watch is not None
-            self._replica.watch.await_one(number + 1)
-            raise ElasticError(f"process {number + 1} of this replica has ended before the others") from None
-
-    def _send(self, number: int, *message: Any) -> None:
-        with self._present(number):
-            self._replica.channels[number].send(message)
-
-    def _next(self, number: int, name: str) -> Tuple[Any, ...]:
-        """The arguments with which this process makes the same call."""
-        while not self._inbox[number]:
-            self._receive(number)
-        called, *arguments = self._inbox[number].popleft()
-        if called != name:
-            why = f": {arguments[0]}" if called == "disagree" else ""
-            raise ElasticError(f"the processes of a replica make the same calls in the same order, but process {number + 1} called "
-                               f"{called}() where process 0 called {name}(){why}")
-        return tuple(arguments)
-
-    def _gather(self, name: str) -> List[Tuple[Any, ...]]:
-        return [self._next(number, name) for number in range(len(self._inbox))]
-
-    def _answer(self, values: Any = None, each: Optional[List[Any]] = None) -> None:
-        seen = self._seen()
-        for number in range(len(self._inbox)):
-            self._send(number, "result", values if each is None else each[number], seen)
-
-    def _seen(self) -> Dict[str, Any]:
-        return {name: getattr(self, name) for name in Follower.SEEN} | {"last_step": self.last_step()}
-
-    def _for_all(self, call: Callable[[], Any]) -> Any:
-        """What the first process's call gives is that of all."""
-        try:
-            value = call()
-        except ElasticError as error:
-            for channel in self._replica.channels:
-                with contextlib.suppress(EOFError):
-                    channel.send(("error", type(error).__name__, str(error)))
-            raise
-        self._answer(value)
-        return value
-
-    def _call_others(self, name: str, argument: Any = None) -> None:
-        seen = self._seen()
-        for number in range(len(self._inbox)):
-            self._send(number, "callback", name, argument, seen)
-
-    def _address(self, number: int, piece: Piece) -> int:
-        return self._maps[number][piece.storage] + piece.offset if piece.bytes else 0
-
-    # --- Before start()
-
-    def share_tensor(self, name: str, tensor: Any) -> None:
-        if tensor.numel():
-            super().share_tensor(_named(0, name), tensor)
-        for number, (other, piece) in enumerate(self._gather("share_tensor")):
-            self._share_piece("share_tensor", number, name, other, piece)
-
-    def share_first_tensor(self, name: str, value: Any, every_steps: int = 1) -> None:
-        super().share_first_tensor(_named(0, name), value, every_steps)
-        for number, (other, piece) in enumerate(self._gather("share_first_tensor")):
-            self._share_piece("share_first_tensor", number, name, other, piece, every_steps)
-
-    def share_local_state(self, name: str, value: Any) -> None:
-        super().share_local_state(_named(0, name), value)
-        for number, (other, piece) in enumerate(self._gather("share_local_state")):
-            _refuse_other(number, name, other)
-            self._do("share_local_state", _named(number + 1, name).encode(), self._address(number, piece), piece.bytes)
-
-    def _share_piece(self, call: str, number: int, name: str, other: str, piece: Piece, *options: int) -> None:
-        _refuse_other(number, name, other)
-        if piece.bytes == 0:
-            return
-        shape = (ctypes.c_uint64 * max(1, len(piece.shape)))(*piece.shape)
-        self._do(call, _named(number + 1, name).encode(), self._address(number, piece), _SAFETENSORS[piece.dtype], shape,
-                 len(piece.shape), *options)
-
-    def share_early(self, name: str, value: bytes) -> None:
-        super().share_early(_named(0, name), value)
-        for number, (other, theirs) in enumerate(self._gather("share_early")):
-            _refuse_other(number, name, other)
-            super().share_early(_named(number + 1, other), theirs)
-
-    def early(self, name: str, room: int = 1 << 16) -> bytes:
-        own = super().early(_named(0, name), room)
-        asked = self._gather("early")
-        self._answer(each=[super(Leader, self).early(_named(number + 1, other), room) for number, (other,) in enumerate(asked)])
-        return own
-
-    def set_data(self, sample_count: int = 0, **options: Any) -> None:
-        for number, (count, theirs) in enumerate(self._gather("set_data")):
-            if (count, theirs) != (sample_count, options):
-                raise ElasticError(f"the processes of a replica divide their data alike, but process {number + 1} has "
-                                   f"{_differences({**theirs, 'sample_count': count}, {**options, 'sample_count': sample_count})}")
-        super().set_data(sample_count, **options)
-
-    def on_change(self, callback: Callable[[Change], None]) -> None:
-        def called(change: Change) -> None:
-            self._call_others("change", change)
-            callback(change)
-
-        super().on_change(called)
-
-    def watch_steps(self, after: Callable[[], None]) -> None:
-        def called() -> None:
-            self._call_others("step")
-            after()
-
-        super().watch_steps(called)
-
-    def use_device(self, ordinal: int = -1) -> int:
-        raise ElasticError("a replica of several processes trains on CPUs only, so far")
-
-    def start(self) -> bool:
-        self._gather("start")
-        return bool(self._for_all(self._start))
-
-    def _start(self) -> bool:
-        try:
-            return super().start()
-        except SessionError as error:
-            if "checkpoint" not in str(error):
-                raise
-            raise SessionError(f"{error}. The replicas of this program have {self._replica.size} processes; checkpoints of replicas are "
-                               "resumed with as many processes as they were written with") from None
-
-    # --- Steps
-
-    def next_batch(self) -> Optional[Batch]:
-        self._gather("next_batch")
-        self._row = 0
-        found: Optional[Batch] = self._for_all(super().next_batch)
-        return found
-
-    def look_ahead(self, batches: int, samples: int) -> List[Tuple[int, ...]]:
-        self._gather("look_ahead")
-        found: List[Tuple[int, ...]] = self._for_all(lambda: super(Leader, self).look_ahead(batches, samples))
-        return found
-
-    def all_reduce_async(self, gradient: Any, stream: Optional[int] = None) -> None:
-        self._gradients[0].append(gradient)
-        for number in range(len(self._inbox)):
-            while self._replica.channels[number].has_more():
-                self._receive(number)
-        self._submit_rows()
-
-    def wait_all_reduce(self) -> None:
-        for number, inbox in enumerate(self._inbox):
-            while not any(message[0] != "all_reduce_async" for message in inbox):
-                self._receive(number)
-        self._submit_rows(is_last=True)
-        self._gather("wait_all_reduce")
-        self._row = 0
-        self._gradients = [[] for _ in self._gradients]
-        self._for_all(super().wait_all_reduce)
-
-    def _submit_rows(self, is_last: bool = False) -> None:
-        """The n-th gradients of all processes, when all are there, so that their order is the same in every replica. A process
-        that has fewer has gone on to its next call."""
-        ended = [is_last]
-        for number, inbox in enumerate(self._inbox):
-            while inbox and inbox[0][0] == "all_reduce_async":
-                self._gradients[number + 1].append(inbox.popleft()[1])
-            ended.append(bool(inbox))
-        while True:
-            row = [gradients[self._row:self._row + 1] for gradients in self._gradients]
-            if not any(row) or not all(part or over for part, over in zip(row, ended)):
-                return
-            for index, part in enumerate(row):
-                for gradient in part:
-                    self._submit(index, gradient)
-            self._row += 1
-
-    def _submit(self, index: int, gradient: Any) -> None:
-        if index == 0:
-            super().all_reduce_async(gradient)
-        elif gradient.bytes:
-            self._do("all_reduce_typed_async", self._address(index - 1, gradient), gradient.bytes // _ITEM_BYTES[gradient.dtype],
-                     TYPES[gradient.dtype])
-
-    def broadcast(self, values: Any) -> None:
-        super().broadcast(values)
-        theirs = []
-        for (part,) in self._gather("broadcast"):
-            theirs.append((ctypes.c_char * len(part)).from_buffer_copy(part))
-            super().broadcast(theirs[-1])
-        self._answer(each=[bytes(part) for part in theirs])
-
-    def disagree(self, reason: str) -> None:
-        raise SessionError(reason)
-
-    def commit_step(self, loss: Optional[float] = None) -> None:
-        losses = [loss, *(theirs for (theirs,) in self._gather("commit_step"))]
-        known = [one for one in losses if one is not None]
-        self._for_all(lambda: super(Leader, self).commit_step(sum(known) / len(known) if known else None))
-
-
-class Follower:
-    """The session of every other process. Its calls end when the first process has made the same ones."""
-
-    refusal = "this process belongs to a replica of several; its session is that of elastictrain.torch.elastic()"
-    SEEN = ("rank", "world_size", "generation", "committed_step", "learning_rate_factor", "launched", "outcome", "synchronization")
-
-    def __init__(self, replica: Replica) -> None:
-        self._channel = replica.channels[0]
-        self._known: Dict[str, Any] = dict.fromkeys(self.SEEN, 0) | {
-            "launched": True, "outcome": "running", "synchronization": "s-sgd", "learning_rate_factor": 1.0}
-        self._storages: Dict[int, Tuple[int, Any]] = {}  # by address
-        self._callbacks: Dict[str, Callable[..., None]] = {}
-        self._scratch: Dict[int, Any] = {}  # shared memory beside that of gradients which is not, by their address
-        self._to_copy: List[Tuple[Any, Any]] = []
-        self.ends_at_once = False
-
-    def __getattr__(self, name: str) -> Any:
-        if name in ("_known", "__deepcopy__"):
-            raise AttributeError(name)
-        if name in self._known:
-            return self._known[name]
-        raise ElasticError(f"session.{name} is not available in a replica of several processes")
-
-    # --- Messages
-
-    def _send(self, name: str, *arguments: Any) -> None:
-        try:
-            self._channel.send((name, *arguments))
-        except EOFError:
-            os._exit(1)  # with the first process, which says why
-
-    def _call(self, name: str, *arguments: Any) -> Any:
-        self._send(name, *arguments)
-        while True:
-            try:
-                (kind, *rest), _ = self._channel.receive()
-            except EOFError:
-                os._exit(1)
-            if kind == "error":
-                raise _ERRORS.get(rest[0], ElasticError)(rest[1])
-            self._known.update(rest[-1])
-            if kind == "result":
-                return rest[0]
-            callback, argument = rest[0], rest[1]
-            if callback in self._callbacks:
-                with contextlib.suppress(Interrupted):
-                    self._callbacks[callback](*(() if argument is None else (argument,)))
-
-    def _piece(self, value: Any) -> Piece:
-        """Memory of a tensor, which is moved into shared memory if it is not there yet."""
-        storage = value.untyped_storage()
-        if not storage.is_shared():
-            _check_room(len(storage))
-            storage.share_memory_()
-        found = self._storages.get(storage.data_ptr())
-        if found is None:
-            found = self._storages[storage.data_ptr()] = (len(self._storages), storage)
-            if len(storage):
-                descriptor, size = storage._share_fd_cpu_()
-                self._channel.send((found[0], size), descriptor)
-                os.close(descriptor)
-        dtype = str(value.dtype).replace("torch.", "")
-        size = value.numel() * value.element_size()
-        return Piece(found[0], value.storage_offset() * value.element_size(), size, dtype, tuple(value.shape))
-
-    # --- The calls of a session
-
-    def share_tensor(self, name: str, tensor: Any) -> None:
-        if str(tensor.dtype).replace("torch.", "") not in _SAFETENSORS or not tensor.is_contiguous():
-            raise ElasticError(f"'{name}' ({tensor.dtype}) is no contiguous tensor of a type that checkpoints have")
-        self._send("share_tensor", name, self._piece(tensor))
-
-    def share_first_tensor(self, name: str, value: Any, every_steps: int = 1) -> None:
-        self._send("share_first_tensor", name, self._piece(value))
-
-    def share_local_state(self, name: str, value: Any) -> None:
-        self._send("share_local_state", name, self._piece(value))
-
-    def share_early(self, name: str, value: bytes) -> None:
-        self._send("share_early", name, value)
-
-    def early(self, name: str, room: int = 1 << 16) -> bytes:
-        return bytes(self._call("early", name))
-
-    def set_data(self, sample_count: int = 0, **options: Any) -> None:
-        self._send("set_data", sample_count, options)
-
-    def on_change(self, callback: Callable[[Change], None]) -> None:
-        self._callbacks["change"] = callback
-
-    def watch_steps(self, after: Callable[[], None]) -> None:
-        self._callbacks["step"] = after
-
-    def start(self) -> bool:
-        return bool(self._call("start"))
-
-    def next_batch(self) -> Optional[Batch]:
-        found: Optional[Batch] = self._call("next_batch")
-        return found
-
-    def all_reduce_async(self, gradient: Any, stream: Optional[int] = None) -> None:
-        values = gradient
-        if not gradient.is_shared():
-            values = self._scratch.get(gradient.data_ptr())
-            if values is None or values.shape != gradient.shape or values.dtype != gradient.dtype:
-                values = self._scratch[gradient.data_ptr()] = gradient.detach().clone()
-            values.copy_(gradient)
-            self._to_copy.append((gradient, values))
-        self._send("all_reduce_async", self._piece(values))
-
-    def wait_all_reduce(self) -> None:
-        self._call("wait_all_reduce")
-        for gradient, values in self._to_copy:
-            gradient.copy_(values)
-        self._to_copy = []
-
-    def broadcast(self, values: Any) -> None:
-        ctypes.memmove(values, self._call("broadcast", bytes(values)), ctypes.sizeof(values))
-
-    def disagree(self, reason: str) -> None:
-        self._call("disagree", reason)
-
-    def commit_step(self, loss: Optional[float] = None) -> None:
-        self._call("commit_step", loss)
-
-    def last_step(self) -> StepReport:
-        report: StepReport = self._known["last_step"]
-        return report
-
-    def look_ahead(self, batches: int, samples: int) -> List[Tuple[int, ...]]:
-        found: List[Tuple[int, ...]] = self._call("look_ahead")
-        return found
-
-    def phase(self, name: Optional[str]) -> None:
-        """That of the first process counts."""
-
-    def note(self, key: str, value: Any) -> None:
-        """The same."""
-
-    def end_data(self) -> None:
-        """The same."""
-
-    def close(self) -> None:
-        """The session is the first process's."""
-
-
-def _check_room(size: int) -> None:
-    """Raises ElasticError where the system's shared memory has no room: a write into it would end the process."""
-    with contextlib.suppress(OSError):
-        room = os.statvfs(SHARED_MEMORY)
-        if room.f_bavail * room.f_frsize < size:
-            raise ElasticError(f"the state and the gradients of a replica's other processes are in {SHARED_MEMORY}, where "
-                               f"{room.f_bavail * room.f_frsize >> 20} MiB are free and {size >> 20} more are needed. Make it larger "
-                               "(mount -o remount,size=…; docker run --shm-size=…)")
-
-
-def _mapped(descriptor: int, size: int) -> int:
-    """The address of this shared memory, for the process's lifetime. Closes the descriptor, which mmap.mmap would keep."""
-    library = ctypes.CDLL(None, use_errno=True)
-    library.mmap.restype = ctypes.c_void_p
-    library.mmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int, ctypes.c_int, ctypes.c_int, ctypes.c_long]
-    address = library.mmap(None, size, mmap.PROT_READ | mmap.PROT_WRITE, mmap.MAP_SHARED, descriptor, 0)
-    os.close(descriptor)
-    if address == ctypes.c_void_p(-1).value:
-        raise ElasticError(f"cannot map {size} bytes of another process of this replica: {os.strerror(ctypes.get_errno())}")
-    return int(address)
-
-
-def _named(index: int, name: str) -> str:
-    return f"shard{index}/{name}"
-
-
-def _refuse_other(number: int, name: str, other: str) -> None:
-    if other != name:
-        raise ElasticError(f"the processes of a replica share the same state, but process {number + 1} shares '{other}' where "
-                           f"process 0 shares '{name}'")
-
-
-def _differences(theirs: Dict[str, Any], own: Dict[str, Any]) -> str:
-    return ", ".join(f"{name} {theirs.get(name)} and process 0 {own.get(name)}" for name in {**own, **theirs}
-                     if theirs.get(name) != own.get(name))
+            thread.join()

@@ -11,7 +11,7 @@ from . import _loader, _options
 from ._buffers import has_statistics
 from ._options import Data, Plan, State
 from ._run import ElasticRun
-from .. import _replica
+from .. import _replica, _replica_session
 from ..session import Session
 
 Run = TypeVar("Run", bound=ElasticRun)
@@ -57,7 +57,7 @@ def make(kind: Type[Run], plan: Plan, session: Optional[Session] = None) -> Run:
     # The loop of a process that becomes another worker would be in an epoch that is over.
     os.environ.pop("ELASTICTRAIN_PARKS", None)
     here = _replica.current()
-    session = session or (Session() if here is None else here.session())
+    session = session or (Session() if here is None else _replica_session.of(here))
     try:
         run = kind(session, plan)
     except BaseException:

@@ -17,7 +17,6 @@ from torch.utils.data._utils.collate import default_collate
 
 from .. import _helpers
 
-PR_SET_PDEATHSIG = 1
 Indices = Tuple[int, ...]
 
 
@@ -138,7 +137,7 @@ class _WorkerStart:
         self._program, self._worker = program, os.getpid()
 
     def __call__(self, number: int) -> None:
-        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+        ctypes.CDLL(None).prctl(_helpers.PR_SET_PDEATHSIG, signal.SIGKILL)
         if os.getppid() != self._worker:
             _end_with(self._worker)
         _helpers.ignore_notices(self._worker)
