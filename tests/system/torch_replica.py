@@ -30,6 +30,11 @@ if FAULT == "session":
     elastictrain.Session()
 if FAULT == "ignored":
     fully_shard(model, mesh=init_device_mesh("cpu", (SIZE,)), ignored_params={model[0].weight})
+elif FAULT == "tensor parallel":
+    from torch.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel, parallelize_module
+    mesh = init_device_mesh("cpu", (SIZE,))
+    parallelize_module(model, mesh, {"0": ColwiseParallel(), "2": RowwiseParallel()})
+    fully_shard(model, mesh=mesh, ignored_params={*model[0].parameters(), *model[2].parameters()})
 elif FAULT == "two dimensions":
     fully_shard(model, mesh=init_device_mesh("cpu", (1, SIZE), mesh_dim_names=("replicate", "shard")))
 elif FAULT != "whole":

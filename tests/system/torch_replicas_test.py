@@ -35,6 +35,7 @@ REFUSED = {
     "whole": "a replica of 2 processes trains a model that fully_shard() has divided among them; this Sequential is not divided",
     "no replica": "parameter '0.weight' is divided among processes. Workers hold whole models, or are replicas of several processes",
     "ignored": "parameter '0.weight' is whole in each process of the replica, whose gradients would differ",
+    "tensor parallel": "parameter '0.weight' is divided, but not by fully_shard()",
     "two dimensions": "is divided over a mesh of 1x2 processes; possible is one dimension with all 2 processes of the replica",
     "accumulation": "accumulation is not possible in a replica of several processes",
     "session": "this process belongs to a replica of several; its session is that of elastictrain.torch.elastic()",

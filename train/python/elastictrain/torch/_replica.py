@@ -4,7 +4,7 @@ Inside a replica PyTorch's own process group does what it does; across replicas 
 """
 
 import os
-from typing import Any, Optional, Sequence, Tuple
+from typing import Any, Optional, Sequence, Set, Tuple
 
 import torch
 import torch.distributed as dist
@@ -108,6 +108,7 @@ def refuse_whole(named: Sequence[Tuple[str, Any]], model: Any, accumulation: int
     if not any(kind.__name__ == "FSDPModule" for kind in type(model).__mro__):
         raise ElasticError(f"a replica of {here.size} processes trains a model that fully_shard() has divided among them; this "
                            f"{type(model).__name__} is not divided")
+    averaged = _parameters_of_fsdp(model)
     for name, parameter in named:
         mesh = getattr(parameter, "device_mesh", None)
         if mesh is None:
@@ -116,9 +117,19 @@ def refuse_whole(named: Sequence[Tuple[str, Any]], model: Any, accumulation: int
         if mesh.ndim != 1 or mesh.size() != here.size:
             raise ElasticError(f"parameter '{name}' is divided over a mesh of {'x'.join(map(str, mesh.shape))} processes; possible "
                                f"is one dimension with all {here.size} processes of the replica")
+        if id(parameter) not in averaged:
+            raise ElasticError(f"parameter '{name}' is divided, but not by fully_shard(): tensor parallelism needs the same batch in "
+                               "the processes that share a layer, and they get different ones")
     if accumulation > 1:
         raise ElasticError("accumulation is not possible in a replica of several processes; use `with run.no_sync():` around all "
                            "but the last backward pass, or a larger batch")
+
+
+def _parameters_of_fsdp(model: Any) -> Set[int]:
+    """Those whose gradients FSDP averages, by id."""
+    states = [module._get_fsdp_state() for module in model.modules() if hasattr(module, "_get_fsdp_state")]
+    groups = [group for state in states for group in getattr(state, "_fsdp_param_groups", None) or [state._fsdp_param_group]]
+    return {id(part.sharded_param) for group in groups if group is not None for part in group.fsdp_params}
 
 
 def local(tensor: Any) -> torch.Tensor:
