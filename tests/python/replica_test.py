@@ -66,6 +66,34 @@ class Replicas(unittest.TestCase):
         self.assert_ends_with(SESSION + "session.share_early('one' if here.index else 'other', b''); session.start()",
                               "process 1 shares 'one' where process 0 shares 'other'")
 
+    def test_values_of_each_process_stay_apart(self):
+        done = run(SESSION + """
+from elastictrain import _replica_session
+assert session.start()
+own = bytes([here.index])
+session.board_put("own", own)
+session.board_put("of one " + str(here.index), own)
+session.board_put("group/all", b"of all")
+assert session.board_get("own") == own
+assert session.board_get("of one 0") is None, "what one process lacks is missing to all: they go on in the same way"
+assert session.board_get("group/all") == b"of all"
+assert _replica_session.decided(session, here.index) == 0
+session.next_batch()
+assert session.all_gather(bytearray(own)) == own
+session.wait_all_reduce()
+assert session.boundary() == frozenset()
+session.attach("own", own)
+assert session.attachment("own") is None
+session.commit_step()
+os.write(1, b"done ")
+""")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertEqual(done.stdout.split(), ["done"] * 3)
+
+    def test_a_process_that_cannot_join_says_why_for_all(self):
+        self.assert_ends_with(SESSION + "session.decline('its loop is another') if here.index == 2 else session.start()",
+                              "process 2 of this replica could not join: its loop is another")
+
     def test_a_process_that_divides_its_data_otherwise_is_refused(self):
         self.assert_ends_with(BEGIN + "_replica_session.of(here).set_data(sample_count=30, batch=10 + here.index)",
                               "divide their data alike, but process 1 has batch 11 and process 0 10")

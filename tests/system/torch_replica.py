@@ -36,7 +36,10 @@ elif FAULT == "tensor parallel":
     parallelize_module(model, mesh, {"0": ColwiseParallel(), "2": RowwiseParallel()})
     fully_shard(model, mesh=mesh, ignored_params={*model[0].parameters(), *model[2].parameters()})
 elif FAULT == "two dimensions":
-    fully_shard(model, mesh=init_device_mesh("cpu", (1, SIZE), mesh_dim_names=("replicate", "shard")))
+    from torch.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel, parallelize_module
+    mesh = init_device_mesh("cpu", (1, SIZE), mesh_dim_names=("data", "tensor"))
+    parallelize_module(model, mesh["tensor"], {"0": ColwiseParallel(), "2": RowwiseParallel()})
+    fully_shard(model, mesh=mesh["data"])
 elif FAULT != "whole":
     mesh = init_device_mesh("cpu", (SIZE,))
     for layer in model:

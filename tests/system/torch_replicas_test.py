@@ -12,7 +12,7 @@ import harness
 from harness import Case, pids, wait_until
 from torch_test import END_S, HERE, PYTHON, START_S, WHY_NOT, torch_job, torch_python, torch_run
 
-PROGRAM = os.path.join(HERE, "torch_replica.py")
+PROGRAM, SCRIPT = (os.path.join(HERE, name) for name in ("torch_replica.py", "torch_replica_script.py"))
 REFERENCE = """
 import sys, torch
 from torch import nn
@@ -36,7 +36,8 @@ REFUSED = {
     "no replica": "parameter '0.weight' is divided among processes. Workers hold whole models, or are replicas of several processes",
     "ignored": "parameter '0.weight' is whole in each process of the replica, whose gradients would differ",
     "tensor parallel": "parameter '0.weight' is divided, but not by fully_shard()",
-    "two dimensions": "is divided over a mesh of 1x2 processes; possible is one dimension with all 2 processes of the replica",
+    "two dimensions": "is divided over a mesh of 1x2 processes, 1 of which average its gradient; possible is one whose 2 processes, "
+                      "all of the replica, do",
     "accumulation": "accumulation is not possible in a replica of several processes",
     "session": "this process belongs to a replica of several; its session is that of elastictrain.torch.elastic()",
     "late": "replica() comes first in a program",
@@ -44,6 +45,16 @@ REFUSED = {
     "calls": "the processes of a replica make the same calls in the same order, but process 1 called early() where process 0 called",
     "raises": "process 1 of this replica has ended with status 1; its replica ends",
     "killed": "process 1 of this replica has ended with signal 9; its replica ends",
+}
+
+
+REFUSED_SCRIPTS = {
+    "ddp": "this script has a DistributedDataParallel model, of which each process holds the whole. Start the run without "
+           "ELASTICTRAIN_PER_REPLICA",
+    "fsdp1": "torch's FullyShardedDataParallel is not possible in replicas of several processes",
+    "tensor parallel": "torch's parallelize_module is not possible in replicas of several processes",
+    "mesh": "this script divides its model over 3 processes, and its replica has 2. Start the run with ELASTICTRAIN_PER_REPLICA=3",
+    "no root": "this script divides several modules by fully_shard() (FSDPLinear, FSDPLinear, FSDPLinear) and none that contains them",
 }
 
 
@@ -120,6 +131,82 @@ class Replicas(Case):
                                       timeout=START_S)
                 self.assertEqual(done.returncode, 1, done.stderr)
                 self.assertIn(sentence, done.stderr)
+
+
+def script_run(workers, variables, **sections):
+    """Of the script that changes nothing, in replicas of two processes."""
+    config = torch_job(workers, ("-m", "elastictrain.torch", SCRIPT), **sections)
+    config["batch"]["per_worker"] = 4
+    return torch_run(config, **{"ELASTICTRAIN_PER_REPLICA": 2, **variables})
+
+
+@unittest.skipIf(PYTHON is None, WHY_NOT)
+class Scripts(Case):
+    def test_two_of_two_processes_train_the_model_of_one_process(self):
+        with tempfile.TemporaryDirectory() as folder:
+            with script_run((2, 2, 2), {"ET_FOLDER": folder}) as run:
+                self.assertEqual(run.wait(START_S), 0, run.text()[-2000:])
+                run.wait_no_processes()
+                self.assert_audit_clean(run)
+            self.assertEqual(re.findall(r"epoch (\d): error", run.text()), ["0", "1", "2"], "one of the replicas prints")
+            saved = os.path.join(folder, "whole.pt")
+            apart = subprocess.run([PYTHON, "-c", REFERENCE, saved], capture_output=True, text=True, check=True).stdout
+            self.assertLess(float(apart), 1e-5)
+            self.assertEqual(sorted(os.listdir(os.path.join(folder, "parts"))), [".metadata", "__0_0.distcp", "__1_0.distcp"])
+            for rank in range(2):
+                with open(os.path.join(folder, f"log-{rank}.txt")) as log:
+                    self.assertEqual(log.read(), "epoch 0\nepoch 1\nepoch 2\n")
+
+    def test_replicas_come_go_and_die(self):
+        with tempfile.TemporaryDirectory() as folder:
+            with script_run((1, 1, 2), {"ET_FOLDER": folder, "ET_EPOCHS": 1000000, "ET_PAUSE_S": 0.005}) as run:
+                run.wait_size(1, START_S)
+                run.wait_more_steps(20)
+                run.do("resize", run.name, 2)
+                run.wait_size(2, START_S)
+                run.wait_more_steps(20)
+                stays = pids(run.status())[0]
+                for victim_of in (lambda pid: others_of(pid)[0], lambda pid: pid):
+                    replica = [pid for pid in pids(run.status()) if pid != stays][0]
+                    os.kill(victim_of(replica), signal.SIGKILL)
+                    run.wait_status(lambda s: s.get("world_size") == 2 and replica not in pids(s), START_S, "the replacement")
+                    run.wait_more_steps(20)
+                os.kill(stays, signal.SIGKILL)
+                run.wait_status(lambda s: s.get("world_size") == 2 and stays not in pids(s), START_S, "another first one")
+                run.wait_more_steps(60)
+                run.do("resize", run.name, 1)
+                run.wait_size(1, START_S)
+                run.wait_more_steps(20)
+                run.do("stop", run.name, timeout=60)
+                run.wait(END_S)
+                run.wait_no_processes()
+                self.assert_audit_clean(run)
+            epochs = [int(epoch) for epoch in re.findall(r"epoch (\d+): error", run.text())]
+            self.assertEqual(epochs, sorted(set(epochs)), "each is printed once at most, and none again by one that came later")
+            norms = [float(norm) for norm in re.findall(r"norms ([\d.]+)", run.text())]
+            self.assertEqual(norms, sorted(norms), "what the script adds up goes on")
+
+    def test_a_stopped_run_goes_on(self):
+        with tempfile.TemporaryDirectory() as folder, tempfile.TemporaryDirectory() as checkpoints:
+            with script_run((1, 1, 2), {"ET_FOLDER": folder, "ET_EPOCHS": 20, "ET_PAUSE_S": 0.01},
+                            checkpoint={"directory": checkpoints, "interval_steps": 10, "resume": True}) as run:
+                run.wait_checkpoint(checkpoints, 60, START_S)
+                run.lose_everything()
+                run.resume()
+                self.assertEqual(run.wait(END_S), 0, run.text()[-2000:])
+                run.wait_no_processes()
+                self.assert_audit_clean(run)
+            epochs = [int(epoch) for epoch in re.findall(r"epoch (\d+): error", run.text())]
+            self.assertEqual(sorted(set(epochs)), list(range(20)))
+            self.assertLess(len(epochs), 24, "it goes on in its loop")
+
+    def test_what_cannot_be_ends_with_a_sentence(self):
+        for fault, sentence in REFUSED_SCRIPTS.items():
+            with self.subTest(fault), tempfile.TemporaryDirectory() as folder:
+                with script_run((1, 1, 1), {"ET_FAULT": fault, "ET_FOLDER": folder}) as run:
+                    self.assertEqual(run.wait(START_S), 1, run.text()[-2000:])
+                    self.assertIn(sentence, run.text())
+                    run.wait_no_processes()
 
 
 if __name__ == "__main__":

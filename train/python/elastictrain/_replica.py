@@ -14,12 +14,14 @@ import socket
 import struct
 import sys
 import threading
+import time
 from typing import Any, Dict, List, Optional, Tuple
 
 from . import _helpers
 from .errors import ElasticError
 from .session import Session
 
+SAME_ERROR_S = 1.0  # in which the first process may end with the error of another one, and say it as the worker's
 REFUSAL = "this process belongs to a replica of several; its session is that of elastictrain.torch.elastic()"
 
 
@@ -71,6 +73,7 @@ class Replica:
 
     def __init__(self, index: int, size: int, channels: List[Channel]) -> None:
         self.index, self.size, self.channels = index, size, channels
+        self.rank_of_worker = os.environ.get("RANK")  # at its start; what the program may see is another one
         self.follower: Any = None  # the session of a process that is not the first one
         self.watch: Optional["Watch"] = None  # of the first process
 
@@ -152,6 +155,8 @@ class Watch:
             status = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
         except ChildProcessError:  # the program itself has waited for it
             return
+        if status > 0:
+            time.sleep(SAME_ERROR_S)
         if status != 0:
             how = f"signal {-status}" if status < 0 else f"status {status}"
             os.write(2, f"elastictrain: process {index} of this replica has ended with {how}; its replica ends\n".encode())

@@ -12,7 +12,7 @@ import contextlib
 import ctypes
 import mmap
 import os
-from typing import Any, Callable, Deque, Dict, Iterator, List, NamedTuple, Optional, Tuple
+from typing import Any, Callable, Deque, Dict, FrozenSet, Iterator, List, NamedTuple, Optional, Tuple
 
 from . import _helpers
 from ._replica import Replica
@@ -29,6 +29,11 @@ def of(here: Replica) -> Any:
         return Leader(here)
     here.follower = Follower(here)
     return here.follower
+
+
+def decided(session: Any, value: Any) -> Any:
+    """The value of the replica's first process, for what each one would decide by its own clock."""
+    return session.decided(value) if isinstance(session, (Leader, Follower)) else value
 
 
 class Piece(NamedTuple):
@@ -52,6 +57,8 @@ class Leader(Session):
         self._gradients: List[List[Any]] = [[] for _ in range(replica.size)]  # of the open step, by index; not summed yet
         self._row = 0
         super().__init__()
+        self._gather("enter")
+        self._answer()
 
     # --- What the others ask for
 
@@ -82,6 +89,9 @@ class Leader(Session):
         while not self._inbox[number]:
             self._receive(number)
         called, *arguments = self._inbox[number].popleft()
+        if called == "decline":
+            super().decline(arguments[0])
+            raise ElasticError(f"process {number + 1} of this replica could not join: {arguments[0]}")
         if called != name:
             why = f": {arguments[0]}" if called == "disagree" else ""
             raise ElasticError(f"the processes of a replica make the same calls in the same order, but process {number + 1} called "
@@ -249,6 +259,49 @@ class Leader(Session):
             self._do("all_reduce_typed_async", self._address(index - 1, gradient), gradient.bytes // _ITEM_BYTES[gradient.dtype],
                      TYPES[gradient.dtype])
 
+    def boundary(self) -> FrozenSet[str]:
+        self._gather("boundary")
+        found: FrozenSet[str] = self._for_all(super().boundary)
+        return found
+
+    def decided(self, value: Any) -> Any:
+        """As the function below."""
+        self._gather("decided")
+        self._answer(value)
+        return value
+
+    def all_gather(self, value: Any) -> bytes:
+        own = super().all_gather(value)
+        self._answer(each=[super(Leader, self).all_gather(bytearray(theirs)) for (theirs,) in self._gather("all_gather")])
+        return own
+
+    def board_put(self, key: str, value: bytes) -> None:
+        super().board_put(key, value)
+        for number, (other, theirs) in enumerate(self._gather("board_put")):
+            super().board_put(_key(number + 1, other), theirs)
+
+    def board_get(self, key: str, timeout_s: float = 0.0) -> Optional[bytes]:
+        """None also where a process of the others has not got its own value: all go the same way from here."""
+        asked = self._gather("board_get")
+        found = [super(Leader, self).board_get(_key(number, other), timeout_s)
+                 for number, other in enumerate([key, *(other for (other,) in asked)])]
+        return self._all_or_none(found)
+
+    def attach(self, name: str, value: bytes) -> None:
+        super().attach(name, value)
+        for number, (other, theirs) in enumerate(self._gather("attach")):
+            super().attach(_key(number + 1, other), theirs)
+
+    def attachment(self, name: str) -> Optional[bytes]:
+        asked = self._gather("attachment")
+        return self._all_or_none([super(Leader, self).attachment(_key(number, other))
+                                  for number, other in enumerate([name, *(other for (other,) in asked)])])
+
+    def _all_or_none(self, found: List[Optional[bytes]]) -> Optional[bytes]:
+        found = [None] * len(found) if None in found else found
+        self._answer(each=found[1:])
+        return found[0]
+
     def broadcast(self, values: Any) -> None:
         super().broadcast(values)
         theirs = []
@@ -281,6 +334,7 @@ class Follower:
         self._to_copy: List[Tuple[Any, Any]] = []
         self.ends_at_once = False
         _helpers.watch()
+        self._call("enter")
 
     def __getattr__(self, name: str) -> Any:
         if name in ("_known", "__deepcopy__"):
@@ -388,6 +442,33 @@ class Follower:
     def disagree(self, reason: str) -> None:
         self._call("disagree", reason)
 
+    def boundary(self) -> FrozenSet[str]:
+        found: FrozenSet[str] = self._call("boundary")
+        return found
+
+    def decided(self, value: Any) -> Any:
+        return self._call("decided")
+
+    def decline(self, reason: str) -> None:
+        self._send("decline", reason)
+
+    def all_gather(self, value: Any) -> bytes:
+        return bytes(self._call("all_gather", bytes(value)))
+
+    def board_put(self, key: str, value: bytes) -> None:
+        self._send("board_put", key, value)
+
+    def board_get(self, key: str, timeout_s: float = 0.0) -> Optional[bytes]:
+        found: Optional[bytes] = self._call("board_get", key)
+        return found
+
+    def attach(self, name: str, value: bytes) -> None:
+        self._send("attach", name, value)
+
+    def attachment(self, name: str) -> Optional[bytes]:
+        found: Optional[bytes] = self._call("attachment", name)
+        return found
+
     def commit_step(self, loss: Optional[float] = None) -> None:
         self._call("commit_step", loss)
 
@@ -436,6 +517,14 @@ def _mapped(descriptor: int, size: int) -> int:
 
 def _named(index: int, name: str) -> str:
     return f"shard{index}/{name}"
+
+
+OF_ALL = "group/"  # keys of the board that are those of the whole run
+
+
+def _key(index: int, name: str) -> str:
+    """Each process has values of its own; the first one those without its number."""
+    return name if index == 0 or name.startswith(OF_ALL) else _named(index, name)
 
 
 def _refuse_other(number: int, name: str, other: str) -> None:

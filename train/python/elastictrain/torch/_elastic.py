@@ -56,8 +56,7 @@ def make(kind: Type[Run], plan: Plan, session: Optional[Session] = None) -> Run:
     _close_earlier()
     # The loop of a process that becomes another worker would be in an epoch that is over.
     os.environ.pop("ELASTICTRAIN_PARKS", None)
-    here = _replica.current()
-    session = session or (Session() if here is None else _replica_session.of(here))
+    session = session or new_session()
     try:
         run = kind(session, plan)
     except BaseException:
@@ -66,6 +65,12 @@ def make(kind: Type[Run], plan: Plan, session: Optional[Session] = None) -> Run:
         raise
     _earlier.append(run)
     return run
+
+
+def new_session() -> Any:
+    """Of this process, or what it uses as one in a replica of several."""
+    here = _replica.current()
+    return Session() if here is None else _replica_session.of(here)
 
 
 _earlier: List[ElasticRun] = []  # the last run of this process

@@ -14,6 +14,7 @@ from typing import Iterator, List, Optional, Tuple
 import torch
 
 from ._exchange import Rows, bytes_of, fold
+from .. import _replica
 from ..errors import ElasticError
 from ..session import Session
 
@@ -32,14 +33,36 @@ def is_starter() -> bool:
     return os.environ.get("ELASTICTRAIN_GENERATION", "0") == "0" or os.environ.get("ELASTICTRAIN_RESUME") == "1"
 
 
+def _told_rank() -> Optional[str]:
+    """Of this worker, as the environment of its process said when it was started."""
+    here = _replica.current()
+    return os.environ.get("RANK") if here is None else here.rank_of_worker
+
+
+def own_rank() -> int:
+    """The same as a number, 0 without one."""
+    return int(_told_rank() or "0")
+
+
 def has_first_rank() -> bool:
-    """Whether the environment of this process says rank 0: one with which the training began, or one in place of it."""
-    return os.environ.get("RANK") == "0"
+    """Whether the environment of this process said rank 0: one with which the training began, or one in place of it."""
+    return _told_rank() == "0"
 
 
 def is_successor() -> bool:
     """Whether it comes in place of the first worker."""
     return has_first_rank() and not is_starter()
+
+
+def present_life() -> str:
+    """A run that was stopped and resumed has another one."""
+    return ".".join(os.environ.get(name, "0") for name in ("ELASTICTRAIN_GENERATION", "TORCHELASTIC_RESTART_COUNT"))
+
+
+def tell_life(session: Session) -> None:
+    """By the first one of those with which the training begins, where no Board does."""
+    if is_starter() and has_first_rank():
+        session.board_put(LIFE, f"{present_life()} {int(session.world_size)}".encode())
 
 
 def life_of(session: Session) -> str:
@@ -63,7 +86,7 @@ class Board:
         """The name of this life of the run: one that was stopped and resumed begins anew. A worker that is not of those with
         which the training begins is given their number, and a rank among them that is not the first unless it comes in place of
         the first one: what its script derives from them is equal on all workers then."""
-        life = ".".join(os.environ.get(name, "0") for name in ("ELASTICTRAIN_GENERATION", "TORCHELASTIC_RESTART_COUNT"))
+        life = present_life()
         if self.takes_part and self.rank == 0:
             self._session.board_put(LIFE, f"{life} {self.world_size}".encode())
             return life

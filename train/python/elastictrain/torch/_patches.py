@@ -14,8 +14,8 @@ from torch.optim.optimizer import register_optimizer_step_pre_hook
 from torch.utils.data import DataLoader
 from torch.utils.data.distributed import DistributedSampler
 
-from . import (_accelerate, _collectives, _lightning, _loggers, _prefetchers, _script, _script_model, _side_effects, _trackers,
-               _transformers)
+from . import (_accelerate, _collectives, _lightning, _loggers, _prefetchers, _replica_script, _script, _script_model,
+               _side_effects, _trackers, _transformers)
 from ._imports import after_import
 from ._script import script
 from ..errors import ElasticError
@@ -25,9 +25,12 @@ def install() -> None:
     """Call it before the script is run or imports anything of torch.distributed. Once; further calls do nothing."""
     if DataLoader.__iter__ is not _script.iterate:
         return
-    _collectives.install()
-    for module in (torch.nn.parallel, torch.nn.parallel.distributed):
-        setattr(module, "DistributedDataParallel", _script_model.ElasticModel)
+    _replica_script.begin()
+    is_replica = _replica_script.is_on()
+    if not is_replica:
+        _collectives.install()
+        for module in (torch.nn.parallel, torch.nn.parallel.distributed):
+            setattr(module, "DistributedDataParallel", _script_model.ElasticModel)
     setattr(torch.nn.SyncBatchNorm, "convert_sync_batchnorm", staticmethod(_refuse_sync_batchnorm))
     setattr(torch.distributed.algorithms.join, "Join", _Join)
     setattr(DataLoader, "__iter__", lambda loader: script.batches(loader))
@@ -41,16 +44,19 @@ def install() -> None:
     find("average", torch.optim.swa_utils.AveragedModel)
     _skip_steps_of_scalers()
     _average_once()
-    _follow_membership()
     _note_files()
-    after_import("torch.distributed.fsdp.fully_sharded_data_parallel", _refuse_fsdp)
     script.opened.install()
-    _accelerate.install()
-    _lightning.install()
     _loggers.install()
     _prefetchers.install()
     _side_effects.install()
     _trackers.install()
+    if is_replica:
+        _replica_script.install()
+        return
+    _follow_membership()
+    after_import("torch.distributed.fsdp.fully_sharded_data_parallel", _refuse_fsdp)
+    _accelerate.install()
+    _lightning.install()
     _transformers.install()
 
 

@@ -4,7 +4,7 @@ Inside a replica PyTorch's own process group does what it does; across replicas 
 """
 
 import os
-from typing import Any, Optional, Sequence, Set, Tuple
+from typing import Any, Dict, List, Optional, Sequence, Tuple
 
 import torch
 import torch.distributed as dist
@@ -26,14 +26,22 @@ def replica(size: int) -> "Place":
         raise ElasticError(f"a replica has at least one process, not {size}")
     if dist.is_initialized():
         raise ElasticError("replica() initialises torch.distributed for its processes; the program has done so before")
+    here, store = begin(size)
+    dist.init_process_group("gloo", store=store, rank=here.index, world_size=size)
+    return Place(here.index, size)
+
+
+def begin(size: int) -> Tuple[_replica.Replica, dist.Store]:
+    """As replica(); their process group is to be made over the store."""
     if torch.cuda.is_initialized() or len(os.listdir("/proc/self/task")) > _threads_at_import:
         raise ElasticError("replica() comes first in a program: its other processes begin as copies of this one, which has started "
                            "threads for computations by now")
     here = _replica.begin(size)
+    if "OMP_NUM_THREADS" not in os.environ:
+        torch.set_num_threads(max(1, torch.get_num_threads() // size))
     _set_environment(here.index, size)
     os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo")
-    dist.init_process_group("gloo", store=_store(here), rank=here.index, world_size=size)
-    return Place(here.index, size)
+    return here, _store(here)
 
 
 class Place:
@@ -67,8 +75,9 @@ class Units:
     a sample is such a unit, so that all processes have as many. The last samples of an epoch that are less than a unit are left
     out; which ones these are differs from epoch to epoch where the order is shuffled."""
 
-    def __init__(self, size: int, shuffle: bool, seed: int, here: _replica.Replica) -> None:
-        self._size, self._shuffle, self._seed, self._here = size, shuffle, seed, here
+    def __init__(self, size: int, shuffle: bool, seed: int, here: _replica.Replica, order: Any = None) -> None:
+        """`order`: of the samples, if they have one already; as _sampling.Order."""
+        self._size, self._shuffle, self._seed, self._here, self._order = size, shuffle, seed, here, order
         self._epoch: Optional[int] = None
         self._drawn: Sequence[int] = range(size)
         if size < here.size:
@@ -82,16 +91,20 @@ class Units:
             generator = torch.Generator().manual_seed(self._seed + epoch)
             self._drawn = torch.randperm(self._size, generator=generator).tolist()
         self._epoch = epoch
+        if self._order is not None:
+            self._order.enter(epoch)
 
     def indices(self, places: Sequence[int]) -> Tuple[int, ...]:
-        return tuple(self._drawn[place * self._here.size + self._here.index] for place in places)
+        drawn = tuple(self._drawn[place * self._here.size + self._here.index] for place in places)
+        return drawn if self._order is None else tuple(self._order.indices(drawn))
 
     def state_dict(self) -> dict:
-        """Follows from the seed."""
-        return {}
+        """That of the order; all else follows from the seed."""
+        return {} if self._order is None else dict(self._order.state_dict())
 
     def load_state_dict(self, state: dict) -> None:
-        """Nothing."""
+        if self._order is not None:
+            self._order.load_state_dict(state)
 
 
 def refuse_divided(model: Any) -> None:
@@ -114,22 +127,38 @@ def refuse_whole(named: Sequence[Tuple[str, Any]], model: Any, accumulation: int
         if mesh is None:
             raise ElasticError(f"parameter '{name}' is whole in each process of the replica, whose gradients would differ; let "
                                "fully_shard() divide it")
-        if mesh.ndim != 1 or mesh.size() != here.size:
-            raise ElasticError(f"parameter '{name}' is divided over a mesh of {'x'.join(map(str, mesh.shape))} processes; possible "
-                               f"is one dimension with all {here.size} processes of the replica")
         if id(parameter) not in averaged:
             raise ElasticError(f"parameter '{name}' is divided, but not by fully_shard(): tensor parallelism needs the same batch in "
                                "the processes that share a layer, and they get different ones")
+        over = averaged[id(parameter)]
+        if over != here.size or mesh.size() != here.size:
+            raise ElasticError(f"parameter '{name}' is divided over a mesh of {'x'.join(map(str, mesh.shape))} processes, {over} of which "
+                               f"average its gradient; possible is one whose {here.size} processes, all of the replica, do")
     if accumulation > 1:
         raise ElasticError("accumulation is not possible in a replica of several processes; use `with run.no_sync():` around all "
                            "but the last backward pass, or a larger batch")
 
 
-def _parameters_of_fsdp(model: Any) -> Set[int]:
-    """Those whose gradients FSDP averages, by id."""
+def _parameters_of_fsdp(model: Any) -> Dict[int, int]:
+    """The number of processes among which FSDP averages the gradient of each of its parameters, by id: over all dimensions of the
+    mesh that it was given, and not over one of tensor parallelism."""
+    return {id(part.sharded_param): group.mesh_info.mesh.size() for group in _groups_of_fsdp(model) for part in group.fsdp_params}
+
+
+def _groups_of_fsdp(model: Any) -> List[Any]:
     states = [module._get_fsdp_state() for module in model.modules() if hasattr(module, "_get_fsdp_state")]
     groups = [group for state in states for group in getattr(state, "_fsdp_param_groups", None) or [state._fsdp_param_group]]
-    return {id(part.sharded_param) for group in groups if group is not None for part in group.fsdp_params}
+    return [group for group in groups if group is not None]
+
+
+def divided_parameters(model: Any) -> List[Any]:
+    """The parameters of a model that fully_shard() has divided, as its optimizer has them; model.parameters() are others while
+    they are gathered, which an evaluation may leave them."""
+    parts = [part for group in _groups_of_fsdp(model) for part in group.fsdp_params]
+    gathered = {id(getattr(part, "_unsharded_param", None)) for part in parts}
+    own = {id(part.sharded_param) for part in parts}
+    others = [parameter for parameter in model.parameters() if id(parameter) not in gathered | own]
+    return [*(part.sharded_param for part in parts), *others]
 
 
 def local(tensor: Any) -> torch.Tensor:

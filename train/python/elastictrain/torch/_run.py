@@ -84,7 +84,8 @@ class ElasticRun:
     def _open_data(self, plan: Plan) -> None:
         dataset = plan.dataset
         if self._replica is not None and dataset is not None:
-            plan.order = Units(len(dataset), plan.data.shuffle, plan.data.seed, self._replica)
+            size = len(dataset if plan.order is None else plan.order)
+            plan.order = Units(size, plan.data.shuffle, plan.data.seed, self._replica, plan.order)
             plan.data.shuffle = False
         self._loader: Any = NoLoader() if dataset is None else Loader(dataset, plan.data.loader, self._look_ahead)
         self._order = plan.order

@@ -19,12 +19,13 @@ from torch.optim import Optimizer
 from torch.utils.data import DataLoader
 
 from . import _accumulation, _elastic, _held, _loader, _positions, _sampling, _streams
-from ._group_board import is_starter, is_successor
+from ._group_board import is_starter, is_successor, own_rank, tell_life
 from ._options import Data, Plan, State
 from ._script_run import Epoch, ScriptRun
 from ._takeover import Declined, Takeover
-from .progress import _frames
+from .progress import _frames, _pickling
 from .progress._hook import is_own_file
+from .. import _replica
 from ..errors import ElasticError
 from ..session import Session
 
@@ -88,8 +89,8 @@ class Script:
     def rank(self) -> int:
         """Never the first one where this worker is apart, unless it comes in place of that one."""
         if self.is_apart:
-            return 0 if is_successor() else max(1, self.run.rank if self.run is not None and self._has_place else _number("RANK"))
-        return self.run.place[0] if self.run is not None and self._has_place else _number("RANK")
+            return 0 if is_successor() else max(1, self.run.rank if self.run is not None and self._has_place else own_rank())
+        return self.run.place[0] if self.run is not None and self._has_place else own_rank()
 
     @property
     def world_size(self) -> int:
@@ -121,7 +122,7 @@ class Script:
         if self.run is not None:
             return self.run.session
         if self._session is None:
-            self._session = Session()
+            self._session = _elastic.new_session()
             self._finish_with_process()
         return self._session
 
@@ -244,9 +245,9 @@ class Script:
     def check_backward(self) -> None:
         """A backward pass has made a gradient of the DDP model. Raises ElasticError where it would not be averaged."""
         if self.run is None and not self.is_forwarding:
-            raise ElasticError("the gradients of this backward pass would not be averaged: it did not go through the "
-                               "DistributedDataParallel model that init_process_group() came before, or no torch.optim.Optimizer "
-                               "has the model's parameters yet. Call the DDP model itself, and make the optimizer before the pass")
+            raise ElasticError("the gradients of this backward pass would not be averaged: it did not go through the model of "
+                               "DistributedDataParallel or fully_shard() that init_process_group() came before, or no "
+                               "torch.optim.Optimizer has its parameters yet. Call that model itself, and make the optimizer before the pass")
 
     def note_update(self, optimizer: Optimizer) -> None:
         """Before each step of an optimizer."""
@@ -291,6 +292,9 @@ class Script:
         return run
 
     def _make(self, dataset: Any, data: Data, warm_up: Optional[Callable[[Any], Any]] = None, order: Any = None) -> ScriptRun:
+        here = _replica.current()
+        if here is not None:
+            self.model.prepare()
         optimizers = self._optimizers()
         state = {f"{kind}{number}": thing for kind in ("scheduler", "scaler", "average")
                  for number, thing in enumerate(thing for thing in self.found[kind] if _belongs(thing, optimizers))}
@@ -298,18 +302,29 @@ class Script:
         for watch in getattr(self.model, "watches", ()):
             watch.remove()
         known = [self.model, *optimizers, *self.found["wrapper"], *state.values()]
-        held = [] if self.has_adapter else self._held(known)
+        held = [] if self.has_adapter or here is not None else self._held(known)
         state.update({f"held{number}": one for number, one in enumerate(held)})
         plan = Plan(self.model.module, optimizers, dataset, data, State({**state, **self.state}), warm_up, order=order,
                     batch_of_all=self.divides_batches and dataset is not None)
         run = _elastic.make(ScriptRun, plan, self._session)
         self._finish_with_process()
         if not self.has_adapter:
-            streams = _positions.Streams(run.session, self.opened.fix()) if dataset is None else None
+            streams = _positions.Streams(run.session, self.opened.fix()) if dataset is None and here is None else None
             known += [run, *held, *(one.source[0] for one in held), *(streams.things() if streams is not None else [])]
             run.takeover = Takeover(run.session, known, list(self.model.parameters()), run.extras, streams)
             run.held = held
+        if here is not None:
+            _pickling.meshes.update((parameter.device_mesh.ndim, parameter.device_mesh) for parameter in self.model.parameters())
+            tell_life(run.session)
+            self._refuse_held(run, known)
         return run
+
+    def _refuse_held(self, run: ScriptRun, known: List[Any]) -> None:
+        """In a replica of several processes."""
+        found = _held.find(self.model.module, known)
+        if found and run.takeover is not None:
+            run.takeover.obstacle = (f"it holds {', '.join(one.name for one in found)} besides its model, which new replicas of several "
+                                     "processes do not get")
 
     def _held(self, known: List[Any]) -> List[_held.Held]:
         """Large modules that all workers hold besides the model."""
@@ -325,7 +340,8 @@ class Script:
         joins = ("takes over the loops and variables of the others, and repeats nothing" if run.takeover is not None else
                  "begins with the present epoch")
         run.notes = {"averaged": makes, "data": data, "new_worker": joins}
-        if self.rank == 0 and not self.is_apart:
+        here = _replica.current()
+        if self.rank == 0 and not self.is_apart and (here is None or here.is_first):
             print(f"elastictrain: made elastic: {makes}; gradients are averaged over all workers", flush=True)
             print(f"elastictrain: data: {data}", flush=True)
             print(f"elastictrain: a new worker {joins}", flush=True)
@@ -350,8 +366,8 @@ class Script:
         if run is not None and run.is_started:
             run.stop()
         elif self._updated_alone:
-            raise NeverAveraged("this script has a DistributedDataParallel model and updated it with gradients that were never "
-                                "averaged: no backward() of a pass through that model made them. Each worker trained alone")
+            raise NeverAveraged("this script has a model of DistributedDataParallel or fully_shard() and updated it with gradients that "
+                                "were never averaged: no backward() of a pass through that model made them. Each worker trained alone")
         elif run is None and self._session is not None and is_starter():
             self._end_without_training(self._session)
 

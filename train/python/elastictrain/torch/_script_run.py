@@ -9,6 +9,7 @@ import torch
 
 from . import _exchange
 from ._aside import Aside
+from ._buffers import Buffers
 from ._held import Held, Unchanged
 from ._lengths import Lengths, Place
 from ._options import Plan
@@ -56,6 +57,14 @@ class ScriptRun(ElasticRun):
         for optimizer in self._optimizers:
             optimizer.register_step_pre_hook(lambda *_: self.before_update())
             optimizer.register_step_post_hook(lambda own, *_: self.note_update(own))
+
+    def _rehearse(self, plan: Plan) -> Buffers:
+        """A guessed pass that fails would leave a divided model in the middle of one."""
+        if self._replica is None:
+            return super()._rehearse(plan)
+        buffers = Buffers(plan.model, plan.state.local)
+        buffers.find_running(False)
+        return buffers
 
     # --- Epochs and batches
 
@@ -299,7 +308,7 @@ class ScriptRun(ElasticRun):
         self.takeover.end_update()
         if self.takeover.is_rehearsing:
             self.tail.take(optimizer)
-        elif self._is_at_update and self.is_first and "checkpoint" in self.session.boundary():
+        elif self._is_at_update and self.rank == 0 and "checkpoint" in self.session.boundary():
             self.tail.keep(optimizer)
 
     def updates(self, average: Any) -> bool:

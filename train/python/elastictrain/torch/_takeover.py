@@ -17,6 +17,7 @@ import torch
 from ._group_board import has_first_rank, is_starter, is_successor, life_of
 from ._positions import Streams
 from .progress import Progress, RecordError
+from .._replica_session import decided
 from ..errors import ElasticError
 from ..session import Session
 
@@ -162,7 +163,7 @@ class Takeover:
         if self._has_saved:
             refresh_s, share = 0.0, SAVING_SHARE
         is_due = now - self._published > max(refresh_s, self._cost_s / share)
-        if is_due or signature != self._signature or self._updates == 2:
+        if decided(self._session, is_due or signature != self._signature or self._updates == 2):
             self._put(self._role_key(has_first_rank()), lambda: self._record(step))
             self._signature, self._published, self._cost_s = signature, time.monotonic(), time.monotonic() - now
             self._has_saved = False

@@ -18,6 +18,7 @@ from typing import Any, Dict, Iterator, List, Optional, Sequence, Set, Tuple
 from . import _loops, _rewrite
 
 OURS = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))) + os.sep  # the package elastictrain
+_LINKED = os.path.realpath(OURS) + os.sep
 PACKAGES = ("tqdm", "transformers.trainer", "lightning.fabric.wrappers", "lightning_fabric.wrappers")
 NEVER = frozenset(("torch", "numpy", "elastictrain", "torchvision", "torchaudio", "triton", "scipy", "pandas", "PIL",
                    "pyarrow"))
@@ -141,7 +142,7 @@ def _package_folder(path: str, module: str) -> str:
 def is_own_file(path: str) -> bool:
     """Whether a file, as code objects have it, is the script's or of a named package."""
     real = os.path.realpath(path)
-    if path.startswith("<") or real.startswith(OURS):
+    if path.startswith("<") or real.startswith(_LINKED):
         return False
     if real in _sources.files:
         return True

@@ -6,7 +6,7 @@ import pickle
 import struct
 import weakref
 import zlib
-from typing import Any, Callable, Optional
+from typing import Any, Callable, Dict, Optional
 
 import torch
 
@@ -35,6 +35,8 @@ class Pickler(pickle.Pickler):
         return self._path_of(value)
 
     def reducer_override(self, value: Any) -> Any:
+        if _values.local(value) is not value:
+            return _part_from, (_values.local(value).detach(), value.placements, value.shape, value.stride(), value.device_mesh.ndim)
         if type(value) in (torch.Tensor, torch.nn.Parameter) and value.layout is torch.strided and not value.is_quantized:
             is_parameter = type(value) is torch.nn.Parameter
             arguments = (_values.bytes_of(value), str(value.dtype)[6:], tuple(value.shape), value.device.type,
@@ -50,6 +52,16 @@ class Pickler(pickle.Pickler):
 def _parameter_from(*arguments: Any) -> torch.Tensor:
     made = _values.tensor_from(*arguments)
     return torch.nn.Parameter(made.detach(), made.requires_grad)
+
+
+meshes: Dict[int, Any] = {}  # of the model's own DTensors, by their number of dimensions; as on all workers
+
+
+def _part_from(part: torch.Tensor, placements: Any, shape: Any, stride: Any, dimensions: int) -> Any:
+    from torch.distributed.tensor import DTensor
+    if dimensions not in meshes:
+        raise RecordError(f"a DTensor over a mesh of {dimensions} dimensions, which the model's parameters have not")
+    return DTensor.from_local(part, meshes[dimensions], placements, run_check=False, shape=shape, stride=stride)
 
 
 class _Gone:

@@ -308,6 +308,7 @@ def _copied(state: Dict[str, Any]) -> Dict[str, Any]:
 
 def _memory_of(tensor: torch.Tensor) -> Any:
     """Equal for tensors that are the same part of the same memory."""
+    tensor = _values.local(tensor)
     if tensor.layout is not torch.strided or not tensor.numel() or tensor.device.type == "meta":
         return None
     return tensor.data_ptr(), tensor.dtype, tuple(tensor.shape), tensor.stride(), str(tensor.device)

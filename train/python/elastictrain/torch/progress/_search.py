@@ -33,13 +33,14 @@ Path = Tuple[Step, ...]
 WALKED_STDLIB = ("argparse.Namespace", "types.SimpleNamespace", "functools.partial")
 NOT_WALKED = _hook.NEVER | frozenset(("google", "tensorboard", "datasets", "tokenizers", "hydra", "antlr4", "boto3", "fsspec",
                                       "matplotlib", "sklearn", "wandb", "mlflow", "tensorflow", "jax", "ray"))
+COMPOSABLE = "__composable_api_state_key"  # what torch's fully_shard() and the like keep on a module
 OF_MODULE = frozenset(vars(torch.nn.Module())) | {"_compiled_call_impl", "_is_full_backward_hook"}
 OUTSIDE = ("threading.Thread", "queue.Queue", "_queue.SimpleQueue", "multiprocessing.process.BaseProcess",
            "multiprocessing.queues.Queue", "subprocess.Popen", "socket.socket", "concurrent.futures._base.Executor")
 STATES = (torch.optim.Optimizer, torch.optim.lr_scheduler.LRScheduler, torch.optim.lr_scheduler.ReduceLROnPlateau,
           torch.amp.GradScaler)
 WRAPPERS = ("torch.nn.parallel", "elastictrain.")  # modules around a module; what else they hold is not the script's
-NAMELESS = frozenset(("builtins", "typing", "weakref", "abc", "_weakref", "re", "logging", "_thread"))
+NAMELESS = frozenset(("builtins", "typing", "weakref", "abc", "_weakref", "re", "logging", "_thread", "torch.distributed.device_mesh"))
 
 
 class Atom(NamedTuple):
@@ -172,7 +173,8 @@ class Search:
             return "known", None
         digest = _values.digest_of(value)
         if digest is None and isinstance(value, torch.Tensor):
-            digest = _values.fingerprint_of([value]) if type(value) in (torch.Tensor, torch.nn.Parameter) else None
+            is_known = type(_values.local(value)) in (torch.Tensor, torch.nn.Parameter)
+            digest = _values.fingerprint_of([value]) if is_known else None
         return ("array" if _values.is_array(value) else "tensor"), digest or _values.digest_of_text(repr(type(value)))
 
     def _kind_of_container(self, value: Any) -> Tuple[str, Optional[bytes]]:
@@ -378,7 +380,7 @@ def _of_module(module: torch.nn.Module) -> Iterator[Tuple[Step, Any]]:
         yield (".", "module"), module.module
         return
     for name, value in list(vars(module).items()):
-        if name == "training" or name not in OF_MODULE:
+        if name == "training" or name not in OF_MODULE and not name.startswith(COMPOSABLE):
             yield (".", name), value
     yield from (((".", name), part) for name, part in module._modules.items() if part is not None)
 

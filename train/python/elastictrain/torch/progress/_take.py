@@ -373,7 +373,7 @@ def _load_state(thing: Any, state: Any) -> None:
 def _set_content(thing: Any, value: Any) -> None:
     if isinstance(thing, torch.Tensor):
         with torch.no_grad():
-            thing.copy_(value)
+            _values.local(thing).copy_(_values.local(value))
     elif isinstance(thing, (list, bytearray)):
         thing[:] = value
     elif hasattr(thing, "extend"):  # a deque

@@ -43,6 +43,11 @@ def is_atom(value: Any) -> bool:
     return isinstance(value, ATOMS) or numpy() is not None and isinstance(value, (numpy().generic, numpy().dtype))
 
 
+def local(tensor: Any) -> Any:
+    """The part of a DTensor that this process holds; anything else itself."""
+    return getattr(tensor, "_local_tensor", tensor) if isinstance(tensor, torch.Tensor) else tensor
+
+
 def digest_of(value: Any) -> Optional[bytes]:
     """None for what is not of small values alone."""
     hashed = hashlib.blake2b(digest_size=DIGEST_BYTES)
@@ -78,6 +83,7 @@ def _feed(hashed: Any, value: Any, depth: int) -> bool:
 
 
 def _feed_numbers(hashed: Any, value: Any) -> bool:
+    value = local(value)
     if isinstance(value, torch.Tensor):
         if type(value) is not torch.Tensor or value.layout is not torch.strided or value.numel() > WHOLE_TENSOR:
             return False
@@ -104,7 +110,7 @@ def tensor_from(data: bytes, dtype: str, shape: Tuple[int, ...], device: str, ne
 def fingerprint_of(tensors: List[torch.Tensor]) -> bytes:
     """Of large tensors: of a part of their elements."""
     hashed = hashlib.blake2b(digest_size=DIGEST_BYTES)
-    for tensor in tensors:
+    for tensor in map(local, tensors):
         hashed.update(f"{tensor.dtype}{tuple(tensor.shape)}".encode())
         if tensor.layout is torch.strided and tensor.device.type != "meta" and tensor.numel():
             flat = tensor.detach().reshape(-1) if tensor.is_contiguous() else tensor.detach().flatten()[:SAMPLES]

@@ -1,0 +1,86 @@
+"""A script of somebody who knows torchrun: FSDP2 over copies by parts, evaluation, a log, checkpoints. ET_FAULT: what cannot be."""
+
+import os
+import sys
+import time
+
+import torch
+import torch.distributed as dist
+import torch.distributed.checkpoint as dcp
+from torch import nn
+from torch.distributed.checkpoint.state_dict import StateDictOptions, get_model_state_dict
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.fsdp import fully_shard
+from torch.utils.data import DataLoader, TensorDataset
+from torch.utils.data.distributed import DistributedSampler
+
+FAULT = os.environ.get("ET_FAULT", "")
+FOLDER = os.environ.get("ET_FOLDER", ".")
+EPOCHS = int(os.environ.get("ET_EPOCHS", "3"))
+PAUSE_S = float(os.environ.get("ET_PAUSE_S", "0"))
+
+
+def make_model():
+    torch.manual_seed(1)
+    model = nn.Sequential(nn.Linear(20, 33), nn.Tanh(), nn.Linear(33, 31), nn.LayerNorm(31), nn.Tanh(), nn.Linear(31, 1))
+    if FAULT == "ddp":
+        return nn.parallel.DistributedDataParallel(model)
+    if FAULT == "fsdp1":
+        from torch.distributed.fsdp import FullyShardedDataParallel
+        return FullyShardedDataParallel(model)
+    if FAULT == "tensor parallel":
+        from torch.distributed.tensor.parallel import ColwiseParallel, parallelize_module
+        parallelize_module(model, init_device_mesh("cpu", (2,)), {"0": ColwiseParallel()})
+    mesh = init_device_mesh("cpu", (2, 3 if FAULT == "mesh" else 2), mesh_dim_names=("replicate", "shard"))
+    for layer in model:
+        if isinstance(layer, nn.Linear):
+            fully_shard(layer, mesh=mesh)
+    if FAULT != "no root":
+        fully_shard(model, mesh=mesh)
+    return model
+
+
+def evaluate(model, samples, targets):
+    model.eval()
+    with torch.no_grad():
+        error = (model(samples) - targets).square().mean()
+    model.train()
+    dist.all_reduce(error)
+    return error.item() / dist.get_world_size()
+
+
+def main():
+    dist.init_process_group("gloo")
+    rank = dist.get_rank()
+    model = make_model()
+    optimizer = torch.optim.AdamW(model.parameters(), lr=0.01)
+    generator = torch.Generator().manual_seed(3)
+    samples, targets = torch.randn(301, 20, generator=generator), torch.randn(301, 1, generator=generator)
+    dataset = TensorDataset(samples, targets)
+    sampler = DistributedSampler(dataset)
+    loader = DataLoader(dataset, batch_size=4, sampler=sampler)
+    log = open(os.path.join(FOLDER, f"log-{rank}.txt"), "w", buffering=1)
+    norms = 0
+    evaluate(model, samples, targets)
+    for epoch in range(EPOCHS):
+        sampler.set_epoch(epoch)
+        for x, y in loader:
+            optimizer.zero_grad()
+            loss = (model(x) - y).square().mean()
+            loss.backward()
+            norms = norms + nn.utils.clip_grad_norm_(model.parameters(), 0.5)
+            optimizer.step()
+            time.sleep(PAUSE_S)
+        error = evaluate(model, samples, targets)
+        whole = get_model_state_dict(model, options=StateDictOptions(full_state_dict=True))
+        dcp.save({"model": get_model_state_dict(model)}, checkpoint_id=os.path.join(FOLDER, "parts"))
+        log.write(f"epoch {epoch}\n")
+        if rank == 0:
+            print(f"epoch {epoch}: error {error:.6f}, norms {float(norms.full_tensor()):.6f}", flush=True)
+            torch.save(whole, os.path.join(FOLDER, "whole.pt"))
+    dist.destroy_process_group()
+    print(f"rank {rank} is done", file=sys.stderr, flush=True)
+
+
+if __name__ == "__main__":
+    main()

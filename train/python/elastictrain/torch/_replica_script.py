@@ -1,0 +1,280 @@
+"""A script that changes nothing and divides its model by fully_shard(): each process of a replica runs it, and what it sees as
+the world is its replica. Across replicas gradients are averaged, and the replicas but one keep to themselves what the script
+prints and saves.
+"""
+
+import builtins
+import functools
+import os
+import shutil
+import sys
+from typing import Any, Callable, List, Optional
+
+import torch
+from torch import distributed, nn
+from torch.futures import Future
+
+from . import _replica
+from ._group_board import own_rank
+from ._imports import after_import
+from ._script import script
+from .progress._hook import is_own_file
+from .. import _replica as _processes
+from ..errors import ElasticError
+
+PROCESSES = "ELASTICTRAIN_PER_REPLICA"
+WITHOUT = f"Start the run without {PROCESSES}"
+
+
+def begin() -> None:
+    """Makes this worker a replica of as many processes as the environment asks for; before the script runs."""
+    text = os.environ.get(PROCESSES, "1")
+    if not text.isdigit() or int(text) < 1:
+        raise ElasticError(f"{PROCESSES} is a number of processes from 1 on, not {text!r}")
+    if int(text) > 1:
+        global _store
+        _, _store = _replica.begin(int(text))
+
+
+_store: Any = None  # of the replica's processes
+
+
+def is_on() -> bool:
+    return _processes.current() is not None
+
+
+# --- torch.distributed: the group of the replica
+
+def install() -> None:
+    """Once, before the script is run."""
+    for function in (init_process_group, destroy_process_group, init_device_mesh):
+        name = function.__name__
+        for module in (distributed, distributed.distributed_c10d, distributed.device_mesh):
+            if hasattr(module, name):
+                setattr(module, name, functools.wraps(getattr(module, name))(function))
+    for module in _SHARDING:
+        after_import(module, _note_sharding)
+    for module, name in _REFUSED.items():
+        after_import(module, _refuse(name))
+    setattr(nn.parallel.DistributedDataParallel, "__init__", _refusal(
+        f"this script has a DistributedDataParallel model, of which each process holds the whole. {WITHOUT}"))
+    _keep_to_itself()
+
+
+_init, _destroy = distributed.init_process_group, distributed.destroy_process_group
+_make_mesh = distributed.device_mesh.init_device_mesh
+
+
+def init_process_group(backend: Any = None, init_method: Any = None, timeout: Any = None, *_: Any, **__: Any) -> None:
+    """The script's world is its replica."""
+    here = _processes.current()
+    assert here is not None
+    options = {} if timeout is None else {"timeout": timeout}
+    _init("gloo", store=_store, rank=here.index, world_size=here.size, **options)
+    script.is_initialized = True
+
+
+def destroy_process_group(group: Any = None) -> None:
+    if group is not None and group is not distributed.group.WORLD:
+        return _destroy(group)
+    script.finish()
+    if distributed.is_initialized():
+        _destroy()
+
+
+def init_device_mesh(device_type: str, mesh_shape: Any, *arguments: Any, **named: Any) -> Any:
+    """Copies of a model are other replicas: to the script there is one, as far as it may say how many there are."""
+    here = _processes.current()
+    assert here is not None
+    *outer, inner = mesh_shape
+    if _product(mesh_shape) == here.size:
+        pass
+    elif outer and inner == here.size:
+        mesh_shape = (*(1 for _ in outer), inner)
+    else:
+        raise ElasticError(f"this script divides its model over {inner} processes, and its replica has {here.size}. Start the run "
+                           f"with {PROCESSES}={inner}")
+    return _make_mesh(device_type, mesh_shape, *arguments, **named)
+
+
+def _product(numbers: Any) -> int:
+    return functools.reduce(lambda product, number: product * int(number), numbers, 1)
+
+
+# --- The model
+
+_SHARDING = ("torch.distributed.fsdp._fully_shard._fully_shard", "torch.distributed.fsdp._fully_shard", "torch.distributed.fsdp",
+             "torch.distributed._composable.fsdp.fully_shard", "torch.distributed._composable.fsdp")
+_REFUSED = {
+    "torch.distributed.fsdp.fully_sharded_data_parallel": "FullyShardedDataParallel",
+    "torch.distributed.tensor.parallel.api": "parallelize_module",
+    "torch.distributed.pipelining.schedules": "Schedule1F1B",
+    "accelerate.accelerator": "Accelerator",
+    "transformers.trainer": "Trainer",
+    "lightning.pytorch.trainer.trainer": "Trainer",
+    "pytorch_lightning.trainer.trainer": "Trainer",
+    "lightning.fabric.fabric": "Fabric"}
+
+
+def _refuse(name: str) -> Callable[[Any], None]:
+    def change(module: Any) -> None:
+        thing = getattr(module, name)
+        refuse = _refusal(f"{module.__name__.partition('.')[0]}'s {name} is not possible in replicas of several processes. What "
+                          "divides its model by fully_shard() and trains in a loop of its own is")
+        if isinstance(thing, type):
+            thing.__init__ = refuse  # type: ignore[misc]
+        else:
+            setattr(module, name, refuse)
+    return change
+
+
+def _refusal(text: str) -> Callable[..., Any]:
+    def refuse(*_: Any, **__: Any) -> Any:
+        raise ElasticError(text)
+    return refuse
+
+
+class ShardedModel:
+    """What the script trains, as _script_model.ElasticModel is."""
+
+    def __init__(self, module: nn.Module) -> None:
+        self.module = module
+        self.require_backward_grad_sync = True
+        self.hook = module.register_forward_pre_hook(lambda *_: self._before_pass(), prepend=True)
+        self.watches = [parameter.register_post_accumulate_grad_hook(lambda _: script.check_backward())
+                        for parameter in module.parameters() if parameter.requires_grad]  # until there is a run
+
+    training = property(lambda self: self.module.training)
+
+    def parameters(self) -> Any:
+        return iter(_replica.divided_parameters(self.module))
+
+    def prepare(self) -> None:
+        """Before its parameters are looked at: an evaluation may have left them whole. Raises ElasticError where the script has
+        several models that are divided each for itself."""
+        if _divided != [self]:
+            names = ", ".join(type(one.module).__name__ for one in _divided)
+            raise ElasticError(f"this script divides several modules by fully_shard() ({names}) and none that contains them; call it "
+                               "for the whole model, last")
+        for part in self.module.modules():
+            if hasattr(part, "reshard"):
+                part.reshard()
+
+    def _before_pass(self) -> None:
+        if script.model is self:
+            script.before_pass()
+
+    def release(self) -> None:
+        for hook in (self.hook, *self.watches):
+            hook.remove()
+
+
+_divided: List[ShardedModel] = []  # those that no other one contains
+
+
+def _note_sharding(module: Any) -> None:
+    original = getattr(module, "fully_shard", None)
+    if not callable(original) or hasattr(original, "is_noting"):
+        return
+
+    @functools.wraps(original)
+    def fully_shard(target: Any, *arguments: Any, **named: Any) -> Any:
+        result = original(target, *arguments, **named)
+        for part in target if isinstance(target, (list, tuple)) else [target]:
+            _note(part)
+        return result
+
+    fully_shard.is_noting = True  # type: ignore[attr-defined]
+    module.fully_shard = fully_shard
+
+
+def _note(module: nn.Module) -> None:
+    """A model is divided from the inside to the outside, and its root last."""
+    if script.run is not None:
+        raise ElasticError("this script divides a model after its training has begun")
+    within = {id(part) for part in module.modules()}
+    for other in [other for other in _divided if id(other.module) in within]:
+        _divided.remove(other)
+        other.release()
+    if not any(id(module) == id(part) for other in _divided for part in other.module.modules()):
+        _divided.append(ShardedModel(module))
+    script.model = _divided[-1]
+
+
+# --- What the script prints and saves
+
+def is_quiet() -> bool:
+    """Another replica's first process says and saves the same."""
+    here, run = _processes.current(), script.run
+    if here is None:
+        return False
+    return (run.rank if run is not None and run.is_started else own_rank()) != 0
+
+
+def _keep_to_itself() -> None:
+    _print_in_first_replica()
+    _open_in_first_replica()
+    setattr(torch, "save", _unless_quiet(torch.save))
+    for module, names in ((os, ("remove", "unlink", "rename", "replace", "rmdir")), (shutil, ("rmtree", "move", "copyfile"))):
+        for name in names:
+            setattr(module, name, _unless_quiet(getattr(module, name), of_script_only=True))
+    for path in ("torch.distributed.checkpoint.state_dict_saver", "torch.distributed.checkpoint"):
+        after_import(path, _save_in_first_replica)
+    after_import("safetensors.torch", lambda module: setattr(module, "save_file", _unless_quiet(module.save_file)))
+
+
+def _unless_quiet(original: Callable[..., Any], of_script_only: bool = False, instead: Optional[Callable[[], Any]] = None) -> Any:
+    @functools.wraps(original)
+    def call(*arguments: Any, **named: Any) -> Any:
+        if is_quiet() and (not of_script_only or _is_called_by_script()):
+            return instead() if instead is not None else None
+        return original(*arguments, **named)
+    return call
+
+
+def _is_called_by_script() -> bool:
+    return is_own_file(sys._getframe(2).f_code.co_filename)
+
+
+def _print_in_first_replica() -> None:
+    """The first process of each replica has rank 0 to the script."""
+    original = builtins.print
+
+    @functools.wraps(original)
+    def print_once(*arguments: Any, **named: Any) -> None:
+        here = _processes.current()
+        is_output = named.get("file") in (None, sys.stdout)
+        if is_output and here is not None and here.is_first and is_quiet() and _is_called_by_script():
+            return
+        original(*arguments, **named)
+
+    builtins.print = print_once
+
+
+def _open_in_first_replica() -> None:
+    original = builtins.open
+
+    @functools.wraps(original)
+    def open_file(file: Any, mode: str = "r", *arguments: Any, **named: Any) -> Any:
+        writes = isinstance(mode, str) and any(letter in mode for letter in "wax+")
+        if writes and is_quiet() and _is_called_by_script():
+            file, mode = os.devnull, mode.replace("x", "w")
+        return original(file, mode, *arguments, **named)
+
+    builtins.open = open_file  # type: ignore[assignment]
+
+
+def _save_in_first_replica(module: Any) -> None:
+    """All processes of a replica take part in it, or none."""
+    for name, instead in (("save", None), ("async_save", _done)):
+        original = getattr(module, name, None)
+        if original is not None and not hasattr(original, "is_of_first_replica"):
+            changed = _unless_quiet(original, instead=instead)
+            changed.is_of_first_replica = True
+            setattr(module, name, changed)
+
+
+def _done() -> Any:
+    future: Future[None] = Future()
+    future.set_result(None)
+    return future
