@@ -97,6 +97,10 @@ class Finder {
       add({"command", trainer.c_str()}, "command (" + loaded_.where("command") + ") and [trainer] (" +
                                             loaded_.where(trainer) + ") exclude each other: remove one");
     }
+    if (config_.use_trainer && config_.workers.per_replica > 1) {
+      add({"workers.per_replica"}, cite(loaded_, "workers.per_replica") +
+                                       " needs a PyTorch program that divides its model; [trainer] trains a whole one");
+    }
     if (!config_.command.empty() && config_.command[0].empty()) add({"command"}, "the program's name is empty");
   }
 

@@ -90,6 +90,10 @@ void add_job_keys(std::vector<KeySpec>& keys) {
            "--max-np", IntegerField{in<&C::workers, &WorkersConfig::max>, 0, kMaxWorkers}},
           {"workers.spares", "workers", "number of started, ready workers that wait to join", "--spares",
            IntegerField{in<&C::workers, &WorkersConfig::spares>, 0, kMaxWorkers}},
+          {"workers.per_replica", "processes",
+           "processes of each worker, which hold one copy of the model together, as FSDP divides it; a slot is for all "
+           "of them; passed to the program as ELASTICTRAIN_PER_REPLICA",
+           "--per-replica", IntegerField{in<&C::workers, &WorkersConfig::per_replica>, 1, 1024}},
           {"workers.bind", "",
            "processors of a worker: none: all that its agent may use; core: an even share of these; numa: one NUMA "
            "node, that of its GPU where it has one; auto: numa for the built-in trainer on GPUs, else none",

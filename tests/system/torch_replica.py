@@ -11,7 +11,11 @@ SIZE = int(os.environ.get("ET_SIZE", "2"))
 if FAULT == "late":
     import threading
     threading.Thread(target=time.sleep, args=(60,), daemon=True).start()
-if FAULT == "no replica":
+if FAULT == "size":
+    os.environ["ELASTICTRAIN_PER_REPLICA"] = "3"
+if FAULT == "one process":
+    os.environ["ELASTICTRAIN_PER_REPLICA"] = "2"
+if FAULT in ("no replica", "one process"):
     import torch.distributed
     SIZE, here = 1, elastictrain.torch.Place(0, 1)
     torch.distributed.init_process_group("gloo", store=torch.distributed.HashStore(), rank=0, world_size=1)

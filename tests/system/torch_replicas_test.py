@@ -32,6 +32,8 @@ found = torch.load(sys.argv[1])
 print(max((found[name] - value).abs().max().item() for name, value in model.state_dict().items()))
 """
 REFUSED = {
+    "size": "the program makes replicas of 2 processes, but the run says --per-replica 3",
+    "one process": "the run says --per-replica 2, but this worker is one process: call elastictrain.torch.replica() first",
     "whole": "a replica of 2 processes trains a model that fully_shard() has divided among them; this Sequential is not divided",
     "no replica": "parameter '0.weight' is divided among processes. Workers hold whole models, or are replicas of several processes",
     "ignored": "parameter '0.weight' is whole in each process of the replica, whose gradients would differ",
@@ -50,10 +52,10 @@ REFUSED = {
 
 REFUSED_SCRIPTS = {
     "ddp": "this script has a DistributedDataParallel model, of which each process holds the whole. Start the run without "
-           "ELASTICTRAIN_PER_REPLICA",
+           "--per-replica",
     "fsdp1": "torch's FullyShardedDataParallel is not possible in replicas of several processes",
     "tensor parallel": "torch's parallelize_module is not possible in replicas of several processes",
-    "mesh": "this script divides its model over 3 processes, and its replica has 2. Start the run with ELASTICTRAIN_PER_REPLICA=3",
+    "mesh": "this script divides its model over 3 processes, and its replica has 2. Start the run with --per-replica 3",
     "no root": "this script divides several modules by fully_shard() (FSDPLinear, FSDPLinear, FSDPLinear) and none that contains them",
 }
 
@@ -136,8 +138,8 @@ class Replicas(Case):
 def script_run(workers, variables, **sections):
     """Of the script that changes nothing, in replicas of two processes."""
     config = torch_job(workers, ("-m", "elastictrain.torch", SCRIPT), **sections)
-    config["batch"]["per_worker"] = 4
-    return torch_run(config, **{"ELASTICTRAIN_PER_REPLICA": 2, **variables})
+    config["batch"]["per_worker"], config["workers"]["per_replica"] = 4, 2
+    return torch_run(config, **variables)
 
 
 @unittest.skipIf(PYTHON is None, WHY_NOT)

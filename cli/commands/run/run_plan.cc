@@ -284,6 +284,7 @@ void add_library_settings(const RunConfig& config, std::vector<std::string>& env
     environment.push_back(std::string(name) + "=" + value);
   };
   if (config.audit.every_steps > 0) add("ELASTICTRAIN_AUDIT_EVERY", std::to_string(config.audit.every_steps));
+  if (config.workers.per_replica > 1) add("ELASTICTRAIN_PER_REPLICA", std::to_string(config.workers.per_replica));
   if (config.network.transport == TransportChoice::kTcp) add("ELASTICTRAIN_TRANSPORT", "tcp");
   add("ELASTICTRAIN_ENCRYPTION", std::string(protocol::name_of(config.network.encryption)));
   if (config.network.backend != BackendChoice::kAuto) {

@@ -132,6 +132,10 @@ std::vector<Argument> arguments_of(const std::shared_ptr<TorchrunOptions>& optio
                            "make an unchanged PyTorch script elastic; its Python needs the package elastictrain",
                            pass_flag("--torch"))
                           .in(kOwnGroup));
+  arguments.push_back(value("--per-replica", "N",
+                            "processes that hold one copy of a model together, as FSDP divides it",
+                            options->per_replica)
+                          .in(kOwnGroup));
   arguments.push_back(
       flag("--dry-run", "show what would be started; start nothing", pass_flag("--dry-run")).in(kOwnGroup));
   return arguments;

@@ -106,13 +106,21 @@ class Line {
     if (!nodes) return nodes.error();
     const auto workers = workers_per_node(options_.nproc_per_node, around_);
     if (!workers) return workers.error();
+    const auto size = number_of(options_.per_replica);
+    if (!size || *size == 0) return wrong("--per-replica: '" + options_.per_replica + "' is no number of processes");
+    if (*workers % *size != 0) {
+      return wrong("--nproc-per-node: " + std::to_string(*workers) +
+                   " processes of a host are no whole number of replicas of " + std::to_string(*size) +
+                   " (--per-replica)");
+    }
     several_hosts_ = nodes->max > 1;
-    per_node_ = *workers;
+    per_node_ = *workers / *size;
     const std::string min = std::to_string(nodes->min * per_node_);
     const std::string max = std::to_string(nodes->max * per_node_);
     add("-n", min == max ? min : min + ":" + max);
     if (meets()) add("--start", max);
     if (several_hosts_ || around_.names_hosts) add("--nproc-per-node", std::to_string(per_node_));
+    if (*size > 1) add("--per-replica", std::to_string(*size));
     return {};
   }
 

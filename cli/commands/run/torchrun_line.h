@@ -16,6 +16,7 @@ namespace elastictrain::cli {
 struct TorchrunOptions {
   std::string nnodes = "1:1";
   std::string nproc_per_node = "1";
+  std::string per_replica = "1";
   std::string rdzv_id = "none";
   std::string node_rank;
   std::string rdzv_endpoint;

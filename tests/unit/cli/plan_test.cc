@@ -308,12 +308,15 @@ TEST_CASE("workers get what is passed on, what is set, and what their library re
   config.environment.pass = {"NCCL_*", "NOT_THERE"};
   config.environment.set = {"A=b c"};
   config.audit.every_steps = 10;
+  config.workers.per_replica = 2;
   config.network.transport = TransportChoice::kTcp;
   const auto& environment = plan_of(config).program.environment;
   CHECK(has(environment, "NCCL_DEBUG=INFO"));
   CHECK(has(environment, "A=b c"));
   CHECK(has(environment, "ELASTICTRAIN_AUDIT_EVERY=10"));
   CHECK(has(environment, "ELASTICTRAIN_TRANSPORT=tcp"));
+  CHECK(has(environment, "ELASTICTRAIN_PER_REPLICA=2"));
+  CHECK(!has(plan_of(program()).program.environment, "ELASTICTRAIN_PER_REPLICA=1"));
   CHECK(!has(environment, "HOME=/root"));
 }
 

@@ -72,6 +72,25 @@ TEST_CASE("hosts times workers of a host is the size") {
         Words{"-n", "6:15", "--nproc-per-node", "3", "--max-restarts", "0", "--hosts", "a,b,c,d,e"});
 }
 
+TEST_CASE("processes of a host make whole replicas, which are the run's workers") {
+  TorchrunOptions options;
+  options.nproc_per_node = "8";
+  options.per_replica = "2";
+  CHECK(arguments_of(options) == Words{"-n", "4", "--per-replica", "2", "--max-restarts", "0"});
+  options.nnodes = "1:3";
+  auto around = machine();
+  around.names_hosts = true;
+  options.passed_on = {"--hosts", "a,b,c"};
+  CHECK(arguments_of(options, around) ==
+        Words{"-n", "4:12", "--nproc-per-node", "4", "--per-replica", "2", "--max-restarts", "0", "--hosts", "a,b,c"});
+  options.per_replica = "3";
+  CHECK(contains(refusal_of(options, around), "8 processes of a host are no whole number of replicas of 3"));
+  for (const auto* bad : {"0", "-1", "two", ""}) {
+    options.per_replica = bad;
+    CHECK(contains(refusal_of(options, around), "--per-replica"));
+  }
+}
+
 TEST_CASE("auto, gpu and cpu are counted on this host") {
   TorchrunOptions options;
   auto around = machine();

@@ -7,11 +7,12 @@ from torch import nn
 from torch.optim import Optimizer
 from torch.utils.data import DataLoader
 
-from . import _loader, _options
+from . import _loader, _options, _replica as _torch_replica
 from ._buffers import has_statistics
 from ._options import Data, Plan, State
 from ._run import ElasticRun
 from .. import _replica, _replica_session
+from ..errors import ElasticError
 from ..session import Session
 
 Run = TypeVar("Run", bound=ElasticRun)
@@ -70,6 +71,9 @@ def make(kind: Type[Run], plan: Plan, session: Optional[Session] = None) -> Run:
 def new_session() -> Any:
     """Of this process, or what it uses as one in a replica of several."""
     here = _replica.current()
+    if here is None and (_torch_replica.size_of_run() or 1) > 1:
+        raise ElasticError(f"the run says --per-replica {_torch_replica.size_of_run()}, but this worker is one process: call "
+                           "elastictrain.torch.replica() first in the program, or start the run without it")
     return Session() if here is None else _replica_session.of(here)
 
 

@@ -16,12 +16,20 @@ from ..errors import ElasticError
 _threads_at_import = len(os.listdir("/proc/self/task"))
 
 
-def replica(size: int) -> "Place":
-    """Makes this worker a replica of so many processes and returns this process's place in it. Call it first in the program, before
-    anything is computed: the other processes begin here, as copies of this one. torch.distributed is initialised for the
-    processes of the replica, with gloo: `init_device_mesh("cpu", (size,))`, `fully_shard(model)` and the like see only them.
+PROCESSES = "ELASTICTRAIN_PER_REPLICA"  # as the run says it: --per-replica
 
-    Raises ElasticError where it is too late, and for a size below 1."""
+
+def replica(size: Optional[int] = None) -> "Place":
+    """Makes this worker a replica of so many processes, or of as many as `elastictrain run --per-replica` says, and returns this
+    process's place in it. Call it first in the program, before anything is computed: the other processes begin here, as copies of
+    this one. torch.distributed is initialised for the processes of the replica, with gloo: `init_device_mesh("cpu", (size,))`,
+    `fully_shard(model)` and the like see only them.
+
+    Raises ElasticError where it is too late, and for a size below 1 or another one than the run's."""
+    asked = size_of_run()
+    size = (asked or 1) if size is None else size
+    if asked is not None and size != asked:
+        raise ElasticError(f"the program makes replicas of {size} processes, but the run says --per-replica {asked}")
     if size < 1:
         raise ElasticError(f"a replica has at least one process, not {size}")
     if dist.is_initialized():
@@ -29,6 +37,14 @@ def replica(size: int) -> "Place":
     here, store = begin(size)
     dist.init_process_group("gloo", store=store, rank=here.index, world_size=size)
     return Place(here.index, size)
+
+
+def size_of_run() -> Optional[int]:
+    """None: the run does not say."""
+    text = os.environ.get(PROCESSES)
+    if text is not None and not (text.isdigit() and int(text)):
+        raise ElasticError(f"{PROCESSES} is a number of processes from 1 on, not {text!r}")
+    return None if text is None else int(text)
 
 
 def begin(size: int) -> Tuple[_replica.Replica, dist.Store]:

@@ -22,18 +22,13 @@ from .progress._hook import is_own_file
 from .. import _replica as _processes
 from ..errors import ElasticError
 
-PROCESSES = "ELASTICTRAIN_PER_REPLICA"
-WITHOUT = f"Start the run without {PROCESSES}"
-
 
 def begin() -> None:
-    """Makes this worker a replica of as many processes as the environment asks for; before the script runs."""
-    text = os.environ.get(PROCESSES, "1")
-    if not text.isdigit() or int(text) < 1:
-        raise ElasticError(f"{PROCESSES} is a number of processes from 1 on, not {text!r}")
-    if int(text) > 1:
-        global _store
-        _, _store = _replica.begin(int(text))
+    """Makes this worker a replica of as many processes as the run asks for; before the script runs."""
+    global _store
+    size = _replica.size_of_run() or 1
+    if size > 1:
+        _, _store = _replica.begin(size)
 
 
 _store: Any = None  # of the replica's processes
@@ -57,7 +52,8 @@ def install() -> None:
     for module, name in _REFUSED.items():
         after_import(module, _refuse(name))
     setattr(nn.parallel.DistributedDataParallel, "__init__", _refusal(
-        f"this script has a DistributedDataParallel model, of which each process holds the whole. {WITHOUT}"))
+        "this script has a DistributedDataParallel model, of which each process holds the whole. Start the run without "
+        "--per-replica"))
     _keep_to_itself()
 
 
@@ -93,7 +89,7 @@ def init_device_mesh(device_type: str, mesh_shape: Any, *arguments: Any, **named
         mesh_shape = (*(1 for _ in outer), inner)
     else:
         raise ElasticError(f"this script divides its model over {inner} processes, and its replica has {here.size}. Start the run "
-                           f"with {PROCESSES}={inner}")
+                           f"with --per-replica {inner}")
     return _make_mesh(device_type, mesh_shape, *arguments, **named)
 
 
