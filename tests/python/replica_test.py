@@ -1,6 +1,7 @@
 """Replicas of several processes without torch: the calls of all are made together, and none goes on without the others."""
 
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -49,9 +50,9 @@ def run(program, **options):
 
 
 class Replicas(unittest.TestCase):
-    def assert_ends_with(self, program, sentence):
+    def assert_ends_with(self, program, sentence, status=1):
         done = run(program)
-        self.assertEqual(done.returncode, 1, done.stderr)
+        self.assertEqual(done.returncode, status, done.stderr)
         self.assertIn(sentence, done.stderr)
 
     def test_all_processes_go_through_the_same_steps(self):
@@ -101,7 +102,9 @@ os.write(1, b"done ")
     def test_a_process_that_dies_ends_the_replica(self):
         wait = "\nsession.start()\n"
         self.assert_ends_with(SESSION + "if here.index == 1: os.kill(os.getpid(), signal.SIGKILL)" + wait,
-                              "process 1 of this replica has ended with signal 9; its replica ends")
+                              "process 1 of this replica has ended with signal 9; its replica ends", -signal.SIGKILL)
+        self.assert_ends_with(SESSION + "if here.index == 1: os.kill(os.getpid(), signal.SIGSEGV)" + wait,
+                              "process 1 of this replica has ended with signal 11; its replica ends")
         self.assert_ends_with(SESSION + "if here.index == 2: sys.exit(5)" + wait,
                               "process 2 of this replica has ended with status 5; its replica ends")
         self.assert_ends_with(SESSION + "if here.index == 2: sys.exit()" + wait,

@@ -6,6 +6,7 @@ import re
 import signal
 import subprocess
 import tempfile
+import time
 import unittest
 
 import harness
@@ -108,6 +109,22 @@ class Replicas(Case):
             self.assertIn("outcome stopped", run.text())
             self.assert_audit_clean(run)
 
+    def test_a_process_that_is_killed_is_no_fault_of_the_program(self):
+        """Not in the first steps of its replica either, in which new workers that fail by themselves are not started for ever."""
+        with torch_run(replica_job((1, 2, 2)), ET_EPOCHS=1000000, ET_PAUSE_S=1.5) as run:
+            run.wait_size(2, START_S)
+            stays = pids(run.status())[0]
+            for _ in range(4):
+                run.wait_more_steps(1)
+                time.sleep(0.7)  # less than a step, and more than the time in which the run hears of it
+                newest = next(pid for pid in pids(run.status()) if pid != stays)
+                os.kill(others_of(newest)[0], signal.SIGKILL)
+                run.wait_status(lambda s: s.get("world_size") == 2 and newest not in pids(s), 60, "the replacement")
+            run.do("stop", run.name, timeout=60)
+            run.wait(END_S)
+            run.wait_no_processes()
+            self.assert_audit_clean(run)
+
     def test_a_checkpoint_has_all_parts(self):
         with tempfile.TemporaryDirectory() as directory:
             config = replica_job((1, 2, 2), checkpoint={"directory": directory, "interval_steps": 10, "resume": True})
@@ -131,7 +148,7 @@ class Replicas(Case):
             with self.subTest(fault):
                 done = subprocess.run([PYTHON, PROGRAM], env={**environment, "ET_FAULT": fault}, capture_output=True, text=True,
                                       timeout=START_S)
-                self.assertEqual(done.returncode, 1, done.stderr)
+                self.assertEqual(done.returncode, -signal.SIGKILL if fault == "killed" else 1, done.stderr)
                 self.assertIn(sentence, done.stderr)
 
 

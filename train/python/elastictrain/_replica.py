@@ -160,6 +160,8 @@ class Watch:
         if status != 0:
             how = f"signal {-status}" if status < 0 else f"status {status}"
             os.write(2, f"elastictrain: process {index} of this replica has ended with {how}; its replica ends\n".encode())
+            if status == -signal.SIGKILL:  # no fault of the program, and so the run is to see it
+                os.kill(os.getpid(), signal.SIGKILL)
             os._exit(1)
 
     def await_one(self, index: int) -> None:
