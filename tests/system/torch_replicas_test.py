@@ -32,6 +32,32 @@ for epoch in range(3):
 found = torch.load(sys.argv[1])
 print(max((found[name] - value).abs().max().item() for name, value in model.state_dict().items()))
 """
+READ_BY_THREE = """
+import sys, elastictrain.torch
+here = elastictrain.torch.replica(3)
+import torch
+from torch import nn
+from torch.distributed import checkpoint
+from torch.distributed.checkpoint.state_dict import get_optimizer_state_dict, set_optimizer_state_dict
+from torch.distributed.fsdp import fully_shard
+from elastictrain.torch.checkpoint import Reader
+model = nn.Sequential(nn.Linear(20, 33), nn.Tanh(), nn.Linear(33, 31), nn.LayerNorm(31), nn.Tanh(), nn.Linear(31, 1))
+fully_shard(model)
+optimizer = torch.optim.AdamW(model.parameters())
+held = {"model": model.state_dict(), "optimizer": get_optimizer_state_dict(model, optimizer)}
+checkpoint.load(held, storage_reader=Reader(sys.argv[1]), planner=checkpoint.DefaultLoadPlanner(allow_partial_load=True))
+set_optimizer_state_dict(model, optimizer, held["optimizer"])
+whole = {name: value.full_tensor() for name, value in model.state_dict().items()}
+wanted = torch.load(sys.argv[2])
+assert all(torch.equal(whole[name], value) for name, value in wanted.items()) and len(whole) == len(wanted)
+assert all(state["step"] == 57 and state["exp_avg"].full_tensor().any() for state in optimizer.state.values()), optimizer.state
+if here.index == 0:
+    from elastictrain.torch.checkpoint import load, model_of
+    from elastictrain.torch._checkpoint_reader import newest
+    held = model_of(load(newest(sys.argv[1])))
+    assert all(torch.equal(held[name], value) for name, value in wanted.items()) and len(held) == len(wanted)
+    print("equal")
+"""
 REFUSED = {
     "size": "the program makes replicas of 2 processes, but the run says --per-replica 3",
     "one process": "the run says --per-replica 2, but this worker is one process: call elastictrain.torch.replica() first",
@@ -141,6 +167,23 @@ class Replicas(Case):
             with torch_run(config, ET_SIZE=3) as run:
                 self.assertNotEqual(run.wait(START_S), 0)
                 self.assertIn("checkpoints of replicas are resumed with as many processes as they were written with", run.text())
+
+    def test_a_checkpoint_is_read_as_those_of_torch_by_another_number_of_processes(self):
+        with tempfile.TemporaryDirectory() as directory, tempfile.NamedTemporaryFile(suffix=".pt") as saved:
+            with torch_run(replica_job((2, 2, 2), checkpoint={"directory": directory, "interval_steps": 20}), ET_SAVED=saved.name) as run:
+                self.assertEqual(run.wait(START_S), 0, run.text()[-2000:])
+            environment = {**os.environ, "PYTHONPATH": torch_python.PACKAGE, "PYTHONWARNINGS": "ignore"}
+            done = subprocess.run([PYTHON, "-c", READ_BY_THREE, directory, saved.name], env=environment, capture_output=True, text=True,
+                                  timeout=START_S)
+            self.assertEqual((done.returncode, done.stdout), (0, "equal\n"), done.stderr)
+            for name in os.listdir(directory):
+                if name.endswith(".json"):
+                    os.rename(os.path.join(directory, name), os.path.join(directory, "moved"))
+            file = os.path.join(directory, next(name for name in os.listdir(directory) if name.endswith(".safetensors")))
+            done = subprocess.run([PYTHON, "-m", "elastictrain.torch.checkpoint", file, directory], env=environment, capture_output=True,
+                                  text=True, timeout=START_S)
+            self.assertEqual(done.returncode, 1)
+            self.assertIn("has parts of several processes, and", done.stderr)
 
     def test_what_cannot_be_ends_with_a_sentence(self):
         environment = {**os.environ, "PYTHONPATH": torch_python.PACKAGE, "OMP_NUM_THREADS": "1", "PYTHONDONTWRITEBYTECODE": "1"}

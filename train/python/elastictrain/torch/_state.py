@@ -9,12 +9,12 @@ import torch
 from torch import nn
 from torch.optim import Optimizer
 
-from . import _optimizers
+from . import _optimizers, checkpoint
 from ._buffers import Buffer, Buffers
 from ._host_floats import HostFloats
 from ._optimizers import ScaledRates
 from ._python_state import PythonState
-from ._replica import local
+from ._replica import is_divided, local
 from ..errors import Unequal
 from ..session import Session
 
@@ -36,6 +36,9 @@ class SharedState:
         self._collect(model, optimizers, objects, rates)
         for name, read in self._tensors:
             session.share_tensor(name, local(read()).detach())
+        divided = checkpoint.encode_parts({name: read() for name, read in self._tensors if is_divided(read())})
+        if divided:
+            session.share_early(checkpoint.PARTS, divided)
         self._addresses = Addresses(self._tensors)
         text = self._python.encode()
         self.capacity = (2 * len(text) + 1024) // 512 * 512
