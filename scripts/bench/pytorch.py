@@ -62,7 +62,7 @@ def torch_steps(repetitions):
                    f"of two lines; {steps['unmodified']}")
 
 
-def steps_per_s(argv):
+def steps_per_s(argv, seconds=MEASURED_S):
     """Of each worker, after its first steps; the mean of the workers. torchrun's workers note their own steps."""
     peers.wait_until_quiet()
     with tempfile.TemporaryDirectory(prefix="et-steps-") as directory:
@@ -72,7 +72,7 @@ def steps_per_s(argv):
                                        stdin=subprocess.DEVNULL, start_new_session=True)
         try:
             wait_until(lambda: rate(directory) or started.poll() is not None, 120, "first steps", 0.5)
-            time.sleep(MEASURED_S)
+            time.sleep(seconds)
             return rate(directory)
         finally:
             end(started)

@@ -4,14 +4,16 @@ import os
 import random
 import signal
 import subprocess
+import tempfile
 
 from harness import BINARY, Run, pids
-from measure import changes_of, idle_values, idles_ms, in_turn, killed_workers, ratios, step_ms, stop
+from measure import changes_of, figure, idle_values, idles_ms, in_turn, killed_workers, ratios, step_ms, stop
 from peers import environment, python_with_torch
 from pytorch import steps_per_s, torch_job
 from rows import PROGRAMS, at_least, below, row, shown, spread
 
 GPT = os.path.join(PROGRAMS, "replica.py")
+LARGE_S = 80  # of steps of the large one: some 20
 
 
 def gpt_job(workers, audit_every=0):
@@ -73,3 +75,22 @@ def replica_audit(repetitions):
                 f"4 changes, {10 * repetitions} kills; {audit['samples']} units in {audit['steps']} steps: {audit['missing']} missing, "
                 f"{audit['repeated']} repeated, {audit['unequal_hashes']} of {audit['hashes_compared']} unequal")
     yield below("replica-audit/restarted", 0 if is_there else 1, "replicas", 0, "that were there from the start")
+
+
+@row("shard-checkpoint", "PyTorch", "replicas of two processes: a checkpoint of 1.07 GB every 10 steps, and what other numbers of "
+     "processes read of it", "≥ 0.98 times the steps/s without checkpoints; every tensor equal to the file's, read by 1, 2 and 3 processes")
+def shard_checkpoint(repetitions):
+    python = python_with_torch()
+    with tempfile.TemporaryDirectory(prefix="et-checkpoints-", dir="/var/tmp") as directory:
+        program = ["--", python, GPT, "large"]
+        settings = ["--set", f"checkpoint.directory={directory}", "--set", "checkpoint.interval_steps=10"]
+        ways = {"without": [BINARY, "run", "-n", "1", *program], "with": [BINARY, "run", "-n", "1", *settings, *program]}
+        found = in_turn(repetitions, ways, lambda name: steps_per_s(ways[name], LARGE_S))
+        yield at_least("shard-checkpoint", ratios(found["with"], found["without"]), "times", 0.98,
+                       f"{spread(found['with'])} steps/s")
+        unequal = 0
+        for processes in (1, 2, 3):
+            done = subprocess.run([python, "-W", "ignore", GPT, "read", directory, str(processes)], env={**os.environ, **environment()},
+                                  capture_output=True, text=True, check=True)
+            unequal += int(figure(done.stdout, "of") - figure(done.stdout, "equal"))
+        yield below("shard-checkpoint/unequal", unequal, "tensors", 0, "read by 1, 2 and 3 processes")

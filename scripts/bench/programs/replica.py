@@ -1,8 +1,10 @@
 #!/usr/bin/env python3
-"""A small GPT (8.9 million parameters, 107 MB with the optimizer) that FSDP2 divides among two processes: replica.py static|elastic
+"""A small GPT (8.9 million parameters, 107 MB with the optimizer) that FSDP2 divides among two processes:
+replica.py static|elastic|large|read [DIRECTORY PROCESSES]
 
 static: torchrun's processes, on a mesh of copies by two parts where there are more than two. Each completed step is a line of JSON
-in $RUN_DIR, as of resnet.py. elastic: replicas of two processes."""
+in $RUN_DIR, as of resnet.py. elastic: replicas of two processes. large: the same with 88.8 million parameters, 1.07 GB. read: the
+newest checkpoint of that in the directory, by so many processes; prints how many tensors have the values that are in its file."""
 
 import json
 import os
@@ -11,7 +13,7 @@ import time
 
 import elastictrain.torch
 
-here = elastictrain.torch.replica(2) if sys.argv[1] == "elastic" else None
+here = elastictrain.torch.replica(int(sys.argv[3]) if sys.argv[1] == "read" else 2) if sys.argv[1] != "static" else None
 
 import torch  # noqa: E402
 from torch import distributed, nn  # noqa: E402
@@ -22,6 +24,8 @@ from torch.utils.data import DataLoader, TensorDataset  # noqa: E402
 from torch.utils.data.distributed import DistributedSampler  # noqa: E402
 
 WIDTH, HEADS, LAYERS, LENGTH, WORDS, SAMPLES, BATCH, EPOCHS = 384, 6, 5, 16, 256, 8192, 2, 1000
+if sys.argv[1] in ("large", "read"):
+    WIDTH, HEADS, LAYERS = 1024, 8, 7
 
 
 class Block(nn.Module):
@@ -96,5 +100,17 @@ def elastic():
             train(model, optimizer, x, y)
 
 
+def read():
+    from elastictrain.torch import checkpoint
+    from elastictrain.torch._checkpoint_reader import newest
+    from torch.distributed import checkpoint as torch_checkpoint
+    model, _ = divided(init_device_mesh("cpu", (here.size,)))
+    torch_checkpoint.load({"model": model.state_dict()}, storage_reader=checkpoint.Reader(sys.argv[2]))
+    file = checkpoint.File(newest(sys.argv[2]))
+    whole = {name: value.full_tensor() for name, value in model.state_dict().items()}
+    if here.index == 0:
+        print(f"equal={sum(torch.equal(value, file.whole(name)) for name, value in whole.items())} of={len(whole)}", flush=True)
+
+
 if __name__ == "__main__":
-    {"static": static, "elastic": elastic}[sys.argv[1]]()
+    {"static": static, "elastic": elastic, "large": elastic, "read": read}[sys.argv[1]]()
