@@ -82,15 +82,21 @@ def replica_audit(repetitions):
 def shard_checkpoint(repetitions):
     python = python_with_torch()
     with tempfile.TemporaryDirectory(prefix="et-checkpoints-", dir="/var/tmp") as directory:
-        program = ["--", python, GPT, "large"]
-        settings = ["--set", f"checkpoint.directory={directory}", "--set", "checkpoint.interval_steps=10"]
-        ways = {"without": [BINARY, "run", "-n", "1", *program], "with": [BINARY, "run", "-n", "1", *settings, *program]}
-        found = in_turn(repetitions, ways, lambda name: steps_per_s(ways[name], LARGE_S))
+        def speed(checkpoints):
+            settings = ["--set", f"checkpoint.directory={checkpoints()}", "--set", "checkpoint.interval_steps=10"] if checkpoints else []
+            return steps_per_s([BINARY, "run", "-n", "1", *settings, "--", python, GPT, "large"], LARGE_S)
+
+        def next_folder():
+            folders.append(os.path.join(directory, str(len(folders))))
+            return folders[-1]
+
+        folders = []
+        found = in_turn(repetitions, {"without": lambda: speed(None), "with": lambda: speed(next_folder)})
         yield at_least("shard-checkpoint", ratios(found["with"], found["without"]), "times", 0.98,
                        f"{spread(found['with'])} steps/s")
         unequal = 0
         for processes in (1, 2, 3):
-            done = subprocess.run([python, "-W", "ignore", GPT, "read", directory, str(processes)], env={**os.environ, **environment()},
+            done = subprocess.run([python, "-W", "ignore", GPT, "read", folders[-1], str(processes)], env={**os.environ, **environment()},
                                   capture_output=True, text=True, check=True)
             unequal += int(figure(done.stdout, "of") - figure(done.stdout, "equal"))
         yield below("shard-checkpoint/unequal", unequal, "tensors", 0, "read by 1, 2 and 3 processes")
