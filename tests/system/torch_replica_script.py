@@ -1,6 +1,7 @@
 """A script of somebody who knows torchrun: FSDP2 over copies by parts, evaluation, a log, checkpoints. ET_FAULT: what cannot be."""
 
 import os
+import pathlib
 import sys
 import time
 
@@ -75,6 +76,8 @@ def main():
         whole = get_model_state_dict(model, options=StateDictOptions(full_state_dict=True))
         dcp.save({"model": get_model_state_dict(model)}, checkpoint_id=os.path.join(FOLDER, "parts"))
         log.write(f"epoch {epoch}\n")
+        with pathlib.Path(FOLDER, f"appended-{rank}.txt").open("a") as appended:
+            appended.write(f"epoch {epoch}\n")
         if rank == 0:
             print(f"epoch {epoch}: error {error:.6f}, norms {float(norms.full_tensor()):.6f}", flush=True)
             torch.save(whole, os.path.join(FOLDER, "whole.pt"))

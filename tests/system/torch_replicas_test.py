@@ -215,9 +215,9 @@ class Scripts(Case):
             apart = subprocess.run([PYTHON, "-c", REFERENCE, saved], capture_output=True, text=True, check=True).stdout
             self.assertLess(float(apart), 1e-5)
             self.assertEqual(sorted(os.listdir(os.path.join(folder, "parts"))), [".metadata", "__0_0.distcp", "__1_0.distcp"])
-            for rank in range(2):
-                with open(os.path.join(folder, f"log-{rank}.txt")) as log:
-                    self.assertEqual(log.read(), "epoch 0\nepoch 1\nepoch 2\n")
+            for name in ("log-0.txt", "log-1.txt", "appended-0.txt", "appended-1.txt"):
+                with open(os.path.join(folder, name)) as log:
+                    self.assertEqual(log.read(), "epoch 0\nepoch 1\nepoch 2\n", name)
 
     def test_replicas_come_go_and_die(self):
         with tempfile.TemporaryDirectory() as folder:

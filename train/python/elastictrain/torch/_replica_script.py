@@ -5,7 +5,9 @@ prints and saves.
 
 import builtins
 import functools
+import io
 import os
+import pathlib
 import shutil
 import sys
 from typing import Any, Callable, List, Optional
@@ -229,7 +231,11 @@ def _unless_quiet(original: Callable[..., Any], of_script_only: bool = False, in
 
 
 def _is_called_by_script() -> bool:
-    return is_own_file(sys._getframe(2).f_code.co_filename)
+    """Or by pathlib for it."""
+    frame: Any = sys._getframe(2)
+    while frame is not None and frame.f_code.co_filename == pathlib.__file__:
+        frame = frame.f_back
+    return frame is not None and is_own_file(frame.f_code.co_filename)
 
 
 def _print_in_first_replica() -> None:
@@ -257,7 +263,7 @@ def _open_in_first_replica() -> None:
             file, mode = os.devnull, mode.replace("x", "w")
         return original(file, mode, *arguments, **named)
 
-    builtins.open = open_file  # type: ignore[assignment]
+    builtins.open = io.open = open_file  # type: ignore[assignment]
 
 
 def _save_in_first_replica(module: Any) -> None:
