@@ -62,10 +62,13 @@ def main():
     loader = DataLoader(dataset, batch_size=4, sampler=sampler)
     log = open(os.path.join(FOLDER, f"log-{rank}.txt"), "w", buffering=1)
     norms = 0
+    grad_accum_steps = 2 if FAULT == "setting" else 1  # noqa: F841
     evaluate(model, samples, targets)
     for epoch in range(EPOCHS):
         sampler.set_epoch(epoch)
         for x, y in loader:
+            if FAULT == "accumulation":
+                model.set_requires_gradient_sync(False)
             optimizer.zero_grad()
             loss = (model(x) - y).square().mean()
             loss.backward()

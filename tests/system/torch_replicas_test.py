@@ -83,6 +83,9 @@ REFUSED_SCRIPTS = {
     "fsdp1": "torch's FullyShardedDataParallel is not possible in replicas of several processes",
     "tensor parallel": "torch's parallelize_module is not possible in replicas of several processes",
     "mesh": "this script divides its model over 3 processes, and its replica has 2. Start the run with --per-replica 3",
+    "accumulation": "this script makes one update from several batches of a loader (set_requires_gradient_sync), which is not possible "
+                    "in replicas of several processes. Make the batches larger",
+    "setting": "this script makes one update from several batches of a loader, as 'grad_accum_steps' says, which is not possible",
     "no root": "this script divides several modules by fully_shard() (FSDPLinear, FSDPLinear, FSDPLinear) and none that contains them",
 }
 

@@ -19,7 +19,7 @@ from torch.futures import Future
 from . import _replica
 from ._group_board import own_rank
 from ._imports import after_import
-from ._script import script
+from ._script import ACCUMULATES_IN_REPLICA, script
 from .progress._hook import is_own_file
 from .. import _replica as _processes
 from ..errors import ElasticError
@@ -51,6 +51,7 @@ def install() -> None:
                 setattr(module, name, functools.wraps(getattr(module, name))(function))
     for module in _SHARDING:
         after_import(module, _note_sharding)
+    after_import("torch.distributed.fsdp._fully_shard._fully_shard", _watch_accumulation)
     for module, name in _REFUSED.items():
         after_import(module, _refuse(name))
     setattr(nn.parallel.DistributedDataParallel, "__init__", _refusal(
@@ -184,6 +185,18 @@ def _note_sharding(module: Any) -> None:
 
     fully_shard.is_noting = True  # type: ignore[attr-defined]
     module.fully_shard = fully_shard
+
+
+def _watch_accumulation(module: Any) -> None:
+    original = module.FSDPModule.set_requires_gradient_sync
+
+    @functools.wraps(original)
+    def set_requires_gradient_sync(self: Any, requires_gradient_sync: bool, *arguments: Any, **named: Any) -> None:
+        if not requires_gradient_sync and script.counts_samples:
+            raise ElasticError(ACCUMULATES_IN_REPLICA.format(" (set_requires_gradient_sync)"))
+        original(self, requires_gradient_sync, *arguments, **named)
+
+    module.FSDPModule.set_requires_gradient_sync = set_requires_gradient_sync
 
 
 def _note(module: nn.Module) -> None:
