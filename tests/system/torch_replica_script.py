@@ -17,6 +17,7 @@ from torch.utils.data.distributed import DistributedSampler
 
 FAULT = os.environ.get("ET_FAULT", "")
 FOLDER = os.environ.get("ET_FOLDER", ".")
+OWN_DATA = os.environ.get("ET_DATA", "")
 EPOCHS = int(os.environ.get("ET_EPOCHS", "3"))
 PAUSE_S = float(os.environ.get("ET_PAUSE_S", "0"))
 
@@ -39,6 +40,14 @@ def make_model():
     if FAULT != "no root":
         fully_shard(model, mesh=mesh)
     return model
+
+
+def own_batches(samples, targets):
+    """ET_DATA: divided by rank and world size, or drawn by each process."""
+    for number in range(20):
+        place = number * dist.get_world_size() + dist.get_rank() if OWN_DATA == "divided" else int.from_bytes(os.urandom(4), "big")
+        chosen = range(4 * place % 297, 4 * place % 297 + 4)
+        yield samples[chosen], targets[chosen]
 
 
 def evaluate(model, samples, targets):
@@ -66,7 +75,7 @@ def main():
     evaluate(model, samples, targets)
     for epoch in range(EPOCHS):
         sampler.set_epoch(epoch)
-        for x, y in loader:
+        for x, y in loader if OWN_DATA == "" else own_batches(samples, targets):
             if FAULT == "accumulation":
                 model.set_requires_gradient_sync(False)
             optimizer.zero_grad()

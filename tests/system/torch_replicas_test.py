@@ -251,6 +251,29 @@ class Scripts(Case):
             norms = [float(norm) for norm in re.findall(r"norms ([\d.]+)", run.text())]
             self.assertEqual(norms, sorted(norms), "what the script adds up goes on")
 
+    def test_replicas_of_a_script_with_data_of_its_own_do_not_train_on_the_same(self):
+        variables = {"ET_EPOCHS": 1000000, "ET_PAUSE_S": 0.02}
+        with tempfile.TemporaryDirectory() as folder:
+            with script_run((1, 1, 2), {**variables, "ET_FOLDER": folder, "ET_DATA": "divided"}) as run:
+                run.wait_size(1, START_S)
+                first = pids(run.status())
+                run.do("resize", run.name, 2)
+                run.wait_status(lambda s: run.events("grow_refused"), START_S, "that it stays at its size")
+                self.assertIn("this replica trains on the same batch as another one in the same step", run.events("grow_refused")[0]["reason"])
+                run.wait_size(1, START_S)
+                run.wait_more_steps(5)
+                self.assertEqual(pids(run.status()), first)
+            with script_run((1, 1, 2), {**variables, "ET_FOLDER": folder, "ET_DATA": "drawn"}) as run:
+                run.wait_size(1, START_S)
+                run.do("resize", run.name, 2)
+                run.wait_size(2, START_S)
+                members = pids(run.status())
+                run.wait_more_steps(20)
+                self.assertEqual(pids(run.status()), members)
+            with script_run((2, 2, 2), {**variables, "ET_FOLDER": folder, "ET_DATA": "divided"}) as run:
+                self.assertEqual(run.wait(START_S), 1, run.text()[-2000:])
+                self.assertIn("this replica trains on the same batch as another one in the same step", run.text())
+
     def test_a_stopped_run_goes_on(self):
         with tempfile.TemporaryDirectory() as folder, tempfile.TemporaryDirectory() as checkpoints:
             with script_run((1, 1, 2), {"ET_FOLDER": folder, "ET_EPOCHS": 20, "ET_PAUSE_S": 0.01},

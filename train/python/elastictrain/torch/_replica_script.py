@@ -20,6 +20,7 @@ from . import _replica
 from ._group_board import own_rank
 from ._imports import after_import
 from ._script import ACCUMULATES_IN_REPLICA, script
+from .progress import _values
 from .progress._hook import is_own_file
 from .. import _replica as _processes
 from ..errors import ElasticError
@@ -139,7 +140,7 @@ class ShardedModel:
     def __init__(self, module: nn.Module) -> None:
         self.module = module
         self.require_backward_grad_sync = True
-        self.hook = module.register_forward_pre_hook(lambda *_: self._before_pass(), prepend=True)
+        self.hook = module.register_forward_pre_hook(lambda _, *inputs: self._before_pass(inputs), prepend=True, with_kwargs=True)
         self.watches = [parameter.register_post_accumulate_grad_hook(lambda _: script.check_backward())
                         for parameter in module.parameters() if parameter.requires_grad]  # until there is a run
 
@@ -159,13 +160,24 @@ class ShardedModel:
             if hasattr(part, "reshard"):
                 part.reshard()
 
-    def _before_pass(self) -> None:
-        if script.model is self:
-            script.before_pass()
+    def _before_pass(self, inputs: Any) -> None:
+        if script.model is not self:
+            return
+        script.before_pass()
+        run = script.run
+        if run is not None and run.takeover is not None and not script.counts_samples and torch.is_grad_enabled():
+            run.takeover.batch_digest = _values.fingerprint_of(_tensors_of(inputs))
 
     def release(self) -> None:
         for hook in (self.hook, *self.watches):
             hook.remove()
+
+
+def _tensors_of(inputs: Any) -> List[torch.Tensor]:
+    if isinstance(inputs, torch.Tensor):
+        return [inputs]
+    parts = inputs.values() if isinstance(inputs, dict) else inputs if isinstance(inputs, (list, tuple)) else ()
+    return [tensor for part in parts for tensor in _tensors_of(part)]
 
 
 _divided: List[ShardedModel] = []  # those that no other one contains

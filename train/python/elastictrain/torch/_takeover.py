@@ -33,6 +33,9 @@ TIMEOUT_S = 60.0
 LOOKS = (1, 2, 4, 8, 16)  # steps after a change in which a new worker compares its values with those of the others
 LOOK_TIMEOUT_S = 5.0
 _RECORD, _NONE = b"R", b"N"  # the first byte on the board; a reason follows the second
+SAME_BATCHES = ("this replica trains on the same batch as another one in the same step: the script's data are its own, and it divides them by "
+                "the rank and the world size of its replica. Train with one replica, or on a DataLoader whose samples have indices, "
+                "which are divided among all replicas")
 FIXED = "this script trains at a fixed size, and a run of it cannot be resumed: "
 
 
@@ -61,6 +64,9 @@ class Takeover:
         self._published, self._cost_s, self._updates = float("-inf"), 0.0, 0
         self._signature = b""
         self.obstacle = ""  # why nobody can join
+        self.batch_digest: Optional[bytes] = None  # of the last one, where replicas might train on the same data
+        self._own_updates = 0
+        self._joined_at: Optional[int] = None  # the step in which this worker came, later than others
         self._known_life = ""
         self._is_told = False
 
@@ -116,18 +122,33 @@ class Takeover:
     def at_update(self, step: int, is_changed: bool) -> None:
         """At the update of each step. `is_changed`: it is the first one after a change of the membership."""
         self._note_first()
+        self._own_updates += 1
         is_new, is_asked = self._takes, self._session.rank == 0 or self.streams is not None
         is_saved = is_asked and "checkpoint" in self._session.boundary()
         if is_changed or is_new:
             self._meet(step)
         elif self._met is not None and step - self._met in LOOKS:
             self._look(step, self._met)
+        if self.batch_digest is not None and (step - 1 == self._met or (self._met is None and self._own_updates == 2)):
+            self._compare_batches(step, self.batch_digest)
         if self._session.rank == 0 and is_saved:
             self._attach(step)
         if self.streams is not None:
             self.streams.at_update(step, is_changed, is_new, is_saved)
         if self._session.rank < DONORS or has_first_rank():
             self._publish(step)
+
+    def _compare_batches(self, step: int, own: bytes) -> None:
+        """Of the same step: a script that divides its data by rank and world size gives those of each replica the same ones."""
+        rank = int(self._session.rank)
+        if rank < COMPARED:
+            self._session.board_put(self._step_key(step, "b", rank), own)
+        if self._met is not None and step - 1 != self._joined_at:  # of those that begin together each compares
+            return
+        ranks = [other for other in range(min(COMPARED, int(self._session.world_size))) if other != rank]
+        others = [self._session.board_get(self._step_key(step, "b", other), LOOK_TIMEOUT_S) for other in ranks]
+        if own in others:
+            raise ElasticError(SAME_BATCHES)
 
     # --- Its own progress
 
@@ -195,7 +216,7 @@ class Takeover:
         self._met, self._strayed = step, None
         self._show(step, is_new, own < DONORS)
         if is_new:
-            self._takes, self._is_looking = False, True
+            self._takes, self._is_looking, self._joined_at = False, True, step
             tables = self._tables(step)
             self._apply(self._donated(step, own), tables)
             if is_successor():
