@@ -20,7 +20,6 @@ from . import _replica
 from ._group_board import own_rank
 from ._imports import after_import
 from ._script import ACCUMULATES_IN_REPLICA, script
-from .progress import _values
 from .progress._hook import is_own_file
 from .. import _replica as _processes
 from ..errors import ElasticError
@@ -108,7 +107,7 @@ _SHARDING = ("torch.distributed.fsdp._fully_shard._fully_shard", "torch.distribu
 _REFUSED = {
     "torch.distributed.fsdp.fully_sharded_data_parallel": "FullyShardedDataParallel",
     "torch.distributed.tensor.parallel.api": "parallelize_module",
-    "torch.distributed.pipelining.schedules": "Schedule1F1B",
+    "torch.distributed.pipelining.schedules": "_PipelineSchedule",
     "accelerate.accelerator": "Accelerator",
     "transformers.trainer": "Trainer",
     "lightning.pytorch.trainer.trainer": "Trainer",
@@ -119,7 +118,7 @@ _REFUSED = {
 def _refuse(name: str) -> Callable[[Any], None]:
     def change(module: Any) -> None:
         thing = getattr(module, name)
-        refuse = _refusal(f"{module.__name__.partition('.')[0]}'s {name} is not possible in replicas of several processes. What "
+        refuse = _refusal(f"{module.__name__.partition('.')[0]}'s {name.lstrip('_')} is not possible in replicas of several processes. What "
                           "divides its model by fully_shard() and trains in a loop of its own is")
         if isinstance(thing, type):
             thing.__init__ = refuse  # type: ignore[misc]
@@ -166,7 +165,7 @@ class ShardedModel:
         script.before_pass()
         run = script.run
         if run is not None and run.takeover is not None and not script.counts_samples and torch.is_grad_enabled():
-            run.takeover.batch_digest = _values.fingerprint_of(_tensors_of(inputs))
+            run.takeover.batch = _tensors_of(inputs)
 
     def release(self) -> None:
         for hook in (self.hook, *self.watches):

@@ -318,7 +318,8 @@ class Script:
             run.takeover = Takeover(run.session, known, list(self.model.parameters()), run.extras, streams)
             run.held = held
         if here is not None:
-            _pickling.meshes.update((parameter.device_mesh.ndim, parameter.device_mesh) for parameter in self.model.parameters())
+            meshes = (getattr(parameter, "device_mesh", None) for parameter in self.model.parameters())  # a frozen one may be whole
+            _pickling.meshes.update((mesh.ndim, mesh) for mesh in meshes if mesh is not None)
             tell_life(run.session)
             self._refuse_held(run, known)
         return run

@@ -17,6 +17,7 @@ import torch
 from ._group_board import has_first_rank, is_starter, is_successor, life_of
 from ._positions import Streams
 from .progress import Progress, RecordError
+from .progress._values import fingerprint_of
 from .._replica_session import decided
 from ..errors import ElasticError
 from ..session import Session
@@ -64,7 +65,7 @@ class Takeover:
         self._published, self._cost_s, self._updates = float("-inf"), 0.0, 0
         self._signature = b""
         self.obstacle = ""  # why nobody can join
-        self.batch_digest: Optional[bytes] = None  # of the last one, where replicas might train on the same data
+        self.batch: Optional[List[torch.Tensor]] = None  # that of the open step, where replicas might train on the same data
         self._own_updates = 0
         self._joined_at: Optional[int] = None  # the step in which this worker came, later than others
         self._known_life = ""
@@ -129,8 +130,9 @@ class Takeover:
             self._meet(step)
         elif self._met is not None and step - self._met in LOOKS:
             self._look(step, self._met)
-        if self.batch_digest is not None and (step - 1 == self._met or (self._met is None and self._own_updates == 2)):
-            self._compare_batches(step, self.batch_digest)
+        batch, self.batch = self.batch, None
+        if batch is not None and (step - 1 == self._met or (self._met is None and self._own_updates == 2)):
+            self._compare_batches(step, fingerprint_of(batch))
         if self._session.rank == 0 and is_saved:
             self._attach(step)
         if self.streams is not None:
