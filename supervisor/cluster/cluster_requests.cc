@@ -4,18 +4,16 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 
+#include "supervisor/cluster/job_spec_fields.h"
 #include "supervisor/cluster/lease_protocol.h"
-#include "supervisor/cluster/line_reader.h"
+#include "supervisor/cluster/message_texts.h"
 #include "supervisor/protocol/json_text.h"
 
 namespace elastictrain::cluster {
 namespace {
 
+using json_fields::Reader;
 using Object = nlohmann::ordered_json;
-
-constexpr std::size_t kMaxArguments = 4096;
-constexpr std::size_t kMaxRequestTextBytes = 128 * 1024;
-constexpr std::uint64_t kPriorityShift = 1000;  // from -1000 to 1000
 
 constexpr int kBrokenStatus = 70;
 
@@ -35,61 +33,9 @@ int status_of(cluster_core::Outcome outcome) {
   return kBrokenStatus;
 }
 
-// Arguments and variables may be longer than names and hold any character but 0.
-std::vector<std::string> long_texts(const nlohmann::json& object, const char* name, std::string& problem) {
-  std::vector<std::string> texts;
-  const auto found = object.find(name);
-  if (found == object.end()) return texts;
-  const bool list = found->is_array() && found->size() <= kMaxArguments;
-  for (const auto& one : list ? *found : nlohmann::json::array()) {
-    if (!one.is_string() || one.get_ref<const std::string&>().size() > kMaxRequestTextBytes ||
-        one.get_ref<const std::string&>().find('\0') != std::string::npos) {
-      problem = std::string(name) + " must be a list of texts of at most 128 KiB";
-      return {};
-    }
-    texts.push_back(one.get<std::string>());
-  }
-  if (!list) problem = std::string(name) + " must be a list of at most 4096 texts";
-  return texts;
-}
-
-std::int32_t priority_in(const nlohmann::json& object, std::string& problem) {
-  const auto found = object.find("priority");
-  if (found == object.end()) return 0;
-  const bool whole = found->is_number_integer();
-  const std::int64_t value = whole ? found->get<std::int64_t>() : 0;
-  const auto most = static_cast<std::int64_t>(kPriorityShift);
-  if (!whole || value < -most || value > most) problem = "priority must be a whole number from -1000 to 1000";
-  return static_cast<std::int32_t>(value);
-}
-
-cluster_core::JobSpec spec_from(LineReader& in, const nlohmann::json& object, std::string& problem) {
-  cluster_core::JobSpec spec;
-  spec.name = in.name("name");
-  spec.working_directory = in.text("working_directory");
-  spec.min = in.whole("min", 1, kMaxLeasedSlots);
-  spec.max = in.whole("max", 1, kMaxLeasedSlots);
-  spec.start = in.whole("start", 1, kMaxLeasedSlots);
-  if (!in.is_null("samples_total")) spec.samples_total = in.number("samples_total", 0, kMaxCount);
-  if (!in.is_null("deadline_s")) spec.deadline_s = static_cast<double>(in.number("deadline_s", 1, kMaxDeadline_s));
-  spec.suspends = in.flag("suspends");
-  spec.one_host = in.flag("one_host");
-  spec.most_hosts = in.whole("most_hosts", 0, kMaxHosts, 0);
-  spec.hosts = in.names("hosts", kMaxHosts);
-  if (!problem.empty()) return spec;
-  spec.priority = priority_in(object, problem);
-  spec.arguments = long_texts(object, "arguments", problem);
-  spec.environment = long_texts(object, "environment", problem);
-  return spec;
-}
-
-Result<ClientRequest> parse_submit(const nlohmann::json& object) {
-  const auto found = object.find("job");
-  if (found == object.end() || !found->is_object()) return Error{ErrorCode::kInvalid, "submit needs a job, an object"};
-  std::string problem;
-  LineReader in(*found, "job", problem);
+Result<ClientRequest> parse_submit(Reader& in, std::string& problem) {
   cluster_core::Submit submit;
-  submit.spec = spec_from(in, *found, problem);
+  in("job", submit.spec);
   if (!problem.empty()) return Error{ErrorCode::kInvalid, problem};
   return ClientRequest(std::move(submit));
 }
@@ -184,20 +130,19 @@ Object helpers_json(const cluster_core::Cluster& cluster, const ClusterFacts& fa
 
 Result<ClientRequest> parse_client_request(const nlohmann::json& object) {
   if (!object.is_object()) return Error{ErrorCode::kInvalid, "a request must be one JSON object on a line"};
-  std::string problem;
-  LineReader in(object, "", problem);
-  const std::string command = in.name("command");
+  std::string problem, command;
+  Reader in(object, "", problem);
+  in("command", command, kName);
   if (!problem.empty()) return Error{ErrorCode::kInvalid, problem};
   if (command == "queue" || command == "status") return ClientRequest(QueueRequest{});
-  if (command == "submit") return parse_submit(object);
+  if (command == "submit") return parse_submit(in, problem);
   const auto order = order_in(command);
   if (!order)
     return Error{ErrorCode::kInvalid, "unknown command; there are submit, queue, cancel, pause, resume, priority"};
   cluster_core::Command request;
   request.order = *order;
-  request.job = in.name("job");
-  if (problem.empty() && request.order == cluster_core::Order::kPriority)
-    request.priority = priority_in(object, problem);
+  in("job", request.job, kName);
+  if (request.order == cluster_core::Order::kPriority) in("priority", request.priority, kPriority);
   if (!problem.empty()) return Error{ErrorCode::kInvalid, problem};
   return ClientRequest(std::move(request));
 }

@@ -1,342 +1,301 @@
 #include "supervisor/cluster/lease_protocol.h"
 
 #include <algorithm>
-#include <array>
 #include <nlohmann/json.hpp>
 
-#include "supervisor/cluster/line_reader.h"
-#include "supervisor/protocol/host_name.h"
+#include "supervisor/cluster/message_texts.h"
 #include "supervisor/protocol/json_text.h"
 
 namespace elastictrain::cluster {
-namespace {
 
+inline constexpr std::string_view kPhaseNames[] = {"waiting", "starting", "training", "suspended", "ending"};
+inline constexpr std::string_view kWaysToSuspend[] = {"file", "host"};
+
+enum class WayToSuspend : std::uint8_t { kToFile, kInMemory };
+
+}  // namespace elastictrain::cluster
+
+namespace elastictrain::json_fields {
+
+template <>
+struct Codec<cluster::JobPhase> : NameCodec<cluster::JobPhase, cluster::kPhaseNames> {};
+template <>
+struct Codec<cluster::WayToSuspend> : NameCodec<cluster::WayToSuspend, cluster::kWaysToSuspend> {};
+
+}  // namespace elastictrain::json_fields
+
+namespace elastictrain::cluster {
+
+using json_fields::kOptional;
+using json_fields::kUnlessZero;
+using json_fields::Of;
+using json_fields::Reader;
+using json_fields::within;
+using json_fields::within_real;
 using nlohmann::json;
 
-constexpr double kLeastRate = 1e-12;
-constexpr std::array<std::string_view, 5> kPhaseNames{"waiting", "starting", "training", "suspended", "ending"};
+static constexpr double kLeastRate = 1e-12;
+static constexpr double kMostRate = static_cast<double>(kMaxCount);
 
-// --- To text
+// --- The fields of each message, and what must hold of them together
 
-// As the other side accepts it: printable, and not cut in the middle of a character.
-std::string cut(std::string text) {
-  if (text.size() > kMaxTextBytes) {
-    std::size_t end = kMaxTextBytes;
-    while (end > 0 && (static_cast<unsigned char>(text[end]) & 0xc0) == 0x80) --end;
-    text.resize(end);
+template <class Io, Of<HostSlots> T>
+void each_field(Io& io, T& v) {
+  io("host", v.host, kHostName);
+  io("slots", v.slots, within(0, kMaxSlotsOfHost - 1).at_most(kMaxSlotsOfHost).optional());
+  io("of", v.of, within(0, kMaxSlotsOfHost).unless_zero());
+  io("job", v.job, kHostName.unless_zero());
+}
+
+static void check(Reader& from, HostSlots& host) {
+  std::sort(host.slots.begin(), host.slots.end());
+  if (std::adjacent_find(host.slots.begin(), host.slots.end()) != host.slots.end()) from.wrong("slots", "distinct");
+  if (host.of > 0 && !host.slots.empty() && host.slots.back() >= host.of) {
+    from.wrong("slots", "below " + std::to_string(host.of) + ", the number of slots of the host");
   }
-  for (char& c : text) {
-    if (static_cast<unsigned char>(c) < 0x20 || c == 0x7f) c = ' ';
-  }
-  return text;
 }
 
-template <class T>
-json or_null(const std::optional<T>& value) {
-  return value ? json(*value) : json(nullptr);
-}
+static constexpr auto kHosts = kOptional.at_most(kMaxHosts);
 
-json to_json(const std::vector<HostSlots>& list) {
-  json array = json::array();
-  for (const HostSlots& host : list) {
-    json& entry = array.emplace_back(json{{"host", host.host}, {"slots", host.slots}});
-    if (host.of > 0) entry["of"] = host.of;
-    if (!host.job.empty()) entry["job"] = host.job;
-  }
-  return array;
-}
-
-json to_json(const Join& join) {
-  json suspend = json::array();
-  if (join.suspends_to_file) suspend.push_back("file");
-  if (join.suspends_in_memory) suspend.push_back("host");
-  const json demand{
-      {"one_host", join.demand.one_host}, {"most_hosts", join.demand.most_hosts}, {"hosts", join.demand.hosts}};
-  return {{"command", "join"},
-          {"protocol", join.protocol},
-          {"job", or_null(join.job)},
-          {"run", join.run},
-          {"directory", join.directory},
-          {"pid", join.pid},
-          {"min", join.min},
-          {"max", join.max},
-          {"start", join.start},
-          {"lease", join.lease},
-          {"holds", to_json(join.holds)},
-          {"samples_total", or_null(join.samples_total)},
-          {"suspend", suspend},
-          {"moves", join.moves},
-          {"wishes", demand},
-          {"priority", join.priority},
-          {"deadline_s", or_null(join.deadline_s)}};
-}
-
-json to_json(const std::vector<Rate>& rates) {
-  json list = json::array();
-  for (const Rate& rate : rates) {
-    list.push_back({{"workers", rate.workers},
-                    {"hosts", rate.hosts},
-                    {"samples_per_s", rate.samples_per_s},
-                    {"views", rate.views}});
-  }
-  return list;
-}
-
-json to_json(const Report& report) {
-  json about{{"lease", report.lease},
-             {"holds", to_json(report.holds)},
-             {"phase", name_of(report.phase)},
-             {"workers", report.workers},
-             {"step", report.step},
-             {"samples", report.samples},
-             {"samples_total", or_null(report.samples_total)},
-             {"rates", to_json(report.rates)},
-             {"packed_rates", to_json(report.packed_rates)},
-             {"memory_bytes", report.memory_bytes},
-             {"wants", or_null(report.wants)},
-             {"lost_hosts", report.lost_hosts}};
-  if (report.expected_samples > 0) {
-    about["expected_samples"] = report.expected_samples;
-    about["expected_error"] = report.expected_error;
-  }
-  for (const GoodputRate& at : report.goodput) {
-    about["goodput"].push_back({{"workers", at.workers}, {"rate", at.rate}});
-  }
-  return {{"report", about}};
-}
-
-json to_json(const Ended& ended) {
-  return {{"ended", {{"status", ended.status}}}};
-}
-
-json to_json(const Joined& joined) {
-  return {{"ok", true}, {"job", joined.job}};
-}
-
-json to_json(const Refused& refused) {
-  return {{"ok", false}, {"text", cut(refused.text)}};
-}
-
-json to_json(const Lease& lease) {
-  json about{{"version", lease.version}, {"slots", to_json(lease.slots)}, {"reason", cut(lease.reason)}};
-  if (lease.hold) about["hold"] = true;
-  if (!lease.beside.empty()) about["beside"] = lease.beside;
-  if (lease.moves) about["moves"] = true;
-  return {{"lease", about}};
-}
-
-json to_json(const QueuePlace& queue) {
-  return {{"queue", {{"place", queue.place}, {"of", queue.of}, {"why", cut(queue.why)}}}};
-}
-
-json to_json(const End& end) {
-  return {{"end", {{"why", cut(end.why)}}}};
-}
-
-// --- From text
-
-// They become words of command lines, of other users' too.
-std::string read_host_name(LineReader& from, const char* field) {
-  std::string name = from.name(field);
-  if (from.ok() && !protocol::is_host_name(name)) from.wrong(field, "a name of letters, digits and .-_:%, not first -");
-  return name;
-}
-
-std::vector<HostSlots> read_slots(LineReader& from, const char* name) {
-  std::vector<HostSlots> list;
-  std::uint64_t total = 0;
-  from.each(name, kMaxHosts, [&](LineReader& entry) {
-    HostSlots host;
-    host.host = read_host_name(entry, "host");
-    host.of = entry.whole("of", 0, kMaxSlotsOfHost, 0);
-    if (!entry.is_null("job")) host.job = read_host_name(entry, "job");
-    host.slots = entry.numbers("slots", kMaxSlotsOfHost, kMaxSlotsOfHost - 1);
-    std::sort(host.slots.begin(), host.slots.end());
-    if (std::adjacent_find(host.slots.begin(), host.slots.end()) != host.slots.end()) entry.wrong("slots", "distinct");
-    if (host.of > 0 && !host.slots.empty() && host.slots.back() >= host.of) {
-      entry.wrong("slots", "below " + std::to_string(host.of) + ", the number of slots of the host");
-    }
-    total += host.slots.size();
-    if (!host.slots.empty()) list.push_back(std::move(host));
-  });
-  if (total > kMaxLeasedSlots) from.wrong(name, "at most " + std::to_string(kMaxLeasedSlots) + " slots");
+// A host without slots is left out.
+static void check_slots(Reader& from, const char* name, std::vector<HostSlots>& list) {
+  if (count(list) > kMaxLeasedSlots) from.wrong(name, "at most " + std::to_string(kMaxLeasedSlots) + " slots");
+  std::erase_if(list, [](const HostSlots& host) { return host.slots.empty(); });
   std::vector<std::string_view> hosts;
   for (const HostSlots& host : list) hosts.push_back(host.host);
   std::sort(hosts.begin(), hosts.end());
   if (std::adjacent_find(hosts.begin(), hosts.end()) != hosts.end()) from.wrong(name, "a list that names a host once");
-  return list;
 }
 
-Join read_join(LineReader& from) {
-  Join join;
-  join.protocol = from.whole("protocol", 1, UINT32_MAX);
-  if (from.ok() && join.protocol != kLeaseProtocol) {
+template <class Io, Of<HostDemand> T>
+void each_field(Io& io, T& v) {
+  io("one_host", v.one_host, kOptional);
+  io("most_hosts", v.most_hosts, within(0, kMaxHosts).optional());
+  io("hosts", v.hosts, kName.at_most(kMaxHosts).optional());
+}
+
+template <class Io, Of<Join> T>
+void each_field(Io& io, T& v) {
+  std::vector<WayToSuspend> suspend;
+  if (v.suspends_to_file) suspend.push_back(WayToSuspend::kToFile);
+  if (v.suspends_in_memory) suspend.push_back(WayToSuspend::kInMemory);
+  io.note("command", "join");
+  io("protocol", v.protocol, within(1, UINT32_MAX));
+  io("job", v.job, kName.optional());
+  io("run", v.run, kName);
+  io("directory", v.directory, kText);
+  io("pid", v.pid, within(1, INT32_MAX));
+  io("min", v.min, within(1, kMaxLeasedSlots));
+  io("max", v.max, within(1, kMaxLeasedSlots));
+  io("start", v.start, within(1, kMaxLeasedSlots).optional());
+  io("lease", v.lease, within(0, kMaxCount));
+  io("holds", v.holds, kHosts);
+  io("samples_total", v.samples_total, within(0, kMaxCount).optional());
+  io("suspend", suspend, kOptional.at_most(std::size(kWaysToSuspend)));
+  io("moves", v.moves, kOptional);
+  io("wishes", v.demand, kOptional);
+  io("priority", v.priority, kPriority.optional());
+  io("deadline_s", v.deadline_s, within(1, kMaxDeadline_s).optional());
+  if constexpr (Io::kReads) {
+    for (const auto way : suspend) (way == WayToSuspend::kToFile ? v.suspends_to_file : v.suspends_in_memory) = true;
+  }
+}
+
+static void check(Reader& from, Join& join) {
+  if (join.protocol != kLeaseProtocol) {
     from.wrong("protocol", std::to_string(kLeaseProtocol) + ", which is spoken here; both sides need one version");
   }
-  if (!from.is_null("job")) join.job = from.name("job");
-  join.run = from.name("run");
-  join.directory = from.text("directory");
-  if (from.ok() && !join.directory.starts_with('/')) from.wrong("directory", "an absolute path");
-  join.pid = from.whole("pid", 1, INT32_MAX);
-  join.min = from.whole("min", 1, kMaxLeasedSlots);
-  join.max = from.whole("max", std::max(1u, join.min), kMaxLeasedSlots);
-  join.start = from.whole("start", join.min, std::max(join.min, join.max), join.min);
-  join.lease = from.number("lease", 0, kMaxCount);
-  join.holds = read_slots(from, "holds");
-  if (!from.is_null("samples_total")) join.samples_total = from.number("samples_total", 0, kMaxCount);
-  for (const std::string& way : from.names("suspend", 2)) {
-    if (way != "file" && way != "host") from.wrong("suspend", "a list of \"file\" and \"host\"");
-    (way == "file" ? join.suspends_to_file : join.suspends_in_memory) = true;
+  if (!join.directory.starts_with('/')) from.wrong("directory", "an absolute path");
+  if (join.max < join.min) from.wrong("max", "at least min, " + std::to_string(join.min));
+  if (!from.has("start")) join.start = join.min;
+  if (join.start < join.min || join.start > join.max) from.wrong("start", "from min to max");
+  check_slots(from, "holds", join.holds);
+}
+
+template <class Io, Of<Rate> T>
+void each_field(Io& io, T& v) {
+  io("workers", v.workers, within(1, kMaxLeasedSlots));
+  io("hosts", v.hosts, within(1, kMaxLeasedSlots));
+  io("samples_per_s", v.samples_per_s, within_real(0, kMostRate));
+  io("views", v.views, within(1, UINT32_MAX).optional());
+}
+
+template <class Io, Of<GoodputRate> T>
+void each_field(Io& io, T& v) {
+  io("workers", v.workers, within(1, kMaxLeasedSlots));
+  io("rate", v.rate, within_real(kLeastRate, kMostRate));
+}
+
+template <class Io, Of<Report> T>
+void each_field(Io& io, T& v) {
+  io("lease", v.lease, within(0, kMaxCount));
+  io("holds", v.holds, kHosts);
+  io("phase", v.phase);
+  io("workers", v.workers, within(0, kMaxLeasedSlots));
+  io("step", v.step, within(0, kMaxCount));
+  io("samples", v.samples, within(0, kMaxCount));
+  io("samples_total", v.samples_total, within(0, kMaxCount).optional());
+  if (Io::kReads || v.expected_samples > 0) {
+    io("expected_samples", v.expected_samples, within(0, kMaxCount).optional());
+    io("expected_error", v.expected_error, within(0, kMaxCount).optional());
   }
-  join.moves = from.flag("moves");
-  from.object("wishes", [&](LineReader& demand) {
-    join.demand.one_host = demand.flag("one_host");
-    join.demand.most_hosts = demand.whole("most_hosts", 0, kMaxHosts, 0);
-    join.demand.hosts = demand.names("hosts", kMaxHosts);
-  });
-  if (!from.is_null("priority")) {
-    join.priority = static_cast<std::int32_t>(from.real("priority", -kMaxPriority, kMaxPriority));
+  io("goodput", v.goodput, kUnlessZero.at_most(kMaxRates));
+  io("rates", v.rates, kOptional.at_most(kMaxRates));
+  io("packed_rates", v.packed_rates, kOptional.at_most(kMaxRates));
+  io("memory_bytes", v.memory_bytes, within(0, kMaxCount).optional());
+  io("wants", v.wants, within(0, kMaxLeasedSlots).optional());
+  io("lost_hosts", v.lost_hosts, kName.at_most(kMaxHosts).optional());
+}
+
+static void check(Reader& from, Report& report) {
+  check_slots(from, "holds", report.holds);
+  const auto falls = [](const GoodputRate& one, const GoodputRate& next) { return one.workers >= next.workers; };
+  const auto& goodput = report.goodput;
+  if (std::adjacent_find(goodput.begin(), goodput.end(), falls) != goodput.end()) {
+    from.wrong("goodput", "by rising workers");
   }
-  if (!from.is_null("deadline_s")) join.deadline_s = from.number("deadline_s", 1, kMaxDeadline_s);
-  return join;
 }
 
-JobPhase read_phase(LineReader& from) {
-  const std::string name = from.name("phase");
-  const auto found = std::find(kPhaseNames.begin(), kPhaseNames.end(), name);
-  if (found != kPhaseNames.end()) return static_cast<JobPhase>(found - kPhaseNames.begin());
-  from.wrong("phase", "waiting, starting, training, suspended or ending");
-  return JobPhase::kWaiting;
+template <class Io, Of<Ended> T>
+void each_field(Io& io, T& v) {
+  io("status", v.status);
 }
 
-std::vector<Rate> read_rates(LineReader& from, const char* name) {
-  std::vector<Rate> rates;
-  from.each(name, kMaxRates, [&](LineReader& entry) {
-    rates.push_back({.workers = entry.whole("workers", 1, kMaxLeasedSlots),
-                     .hosts = entry.whole("hosts", 1, kMaxLeasedSlots),
-                     .samples_per_s = entry.real("samples_per_s", 0, static_cast<double>(kMaxCount)),
-                     .views = entry.whole("views", 1, UINT32_MAX, 1)});
-  });
-  return rates;
+template <class Io, Of<Joined> T>
+void each_field(Io& io, T& v) {
+  io("job", v.job, kName);
 }
 
-std::vector<GoodputRate> read_goodput(LineReader& from) {
-  std::vector<GoodputRate> goodput;
-  from.each("goodput", kMaxRates, [&](LineReader& entry) {
-    const std::uint32_t least = goodput.empty() ? 1 : goodput.back().workers + 1;
-    goodput.push_back({.workers = entry.whole("workers", least, kMaxLeasedSlots),
-                       .rate = entry.real("rate", kLeastRate, static_cast<double>(kMaxCount))});
-  });
-  return goodput;
+template <class Io, Of<Refused> T>
+void each_field(Io& io, T& v) {
+  io("text", v.text, kText);
 }
 
-Report read_report(LineReader& from) {
-  Report report;
-  report.lease = from.number("lease", 0, kMaxCount);
-  report.holds = read_slots(from, "holds");
-  report.phase = read_phase(from);
-  report.workers = from.whole("workers", 0, kMaxLeasedSlots);
-  report.step = from.number("step", 0, kMaxCount);
-  report.samples = from.number("samples", 0, kMaxCount);
-  if (!from.is_null("samples_total")) report.samples_total = from.number("samples_total", 0, kMaxCount);
-  report.expected_samples = from.number("expected_samples", 0, kMaxCount, 0);
-  report.expected_error = from.number("expected_error", 0, kMaxCount, 0);
-  report.goodput = read_goodput(from);
-  report.rates = read_rates(from, "rates");
-  report.packed_rates = read_rates(from, "packed_rates");
-  report.memory_bytes = from.number("memory_bytes", 0, kMaxCount, 0);
-  if (!from.is_null("wants")) report.wants = from.whole("wants", 0, kMaxLeasedSlots);
-  report.lost_hosts = from.names("lost_hosts", kMaxHosts);
-  return report;
+template <class Io, Of<Lease> T>
+void each_field(Io& io, T& v) {
+  io("version", v.version, within(1, kMaxCount));
+  io("slots", v.slots, kHosts);
+  io("hold", v.hold, kUnlessZero);
+  io("moves", v.moves, kUnlessZero);
+  io("reason", v.reason, kText);
+  io("beside", v.beside, kName.unless_zero());
 }
 
-Lease read_lease(LineReader& from) {
-  Lease lease;
-  lease.version = from.number("version", 1, kMaxCount);
-  lease.slots = read_slots(from, "slots");
-  lease.hold = from.flag("hold");
-  lease.moves = from.flag("moves");
-  lease.reason = from.text("reason");
-  if (!from.is_null("beside")) lease.beside = from.name("beside");
-  return lease;
+static void check(Reader& from, Lease& lease) {
+  check_slots(from, "slots", lease.slots);
 }
 
-QueuePlace read_queue(LineReader& from) {
-  QueuePlace queue;
-  queue.place = from.whole("place", 1, UINT32_MAX);
-  queue.of = from.whole("of", queue.place, UINT32_MAX);
-  queue.why = from.text("why");
-  return queue;
+template <class Io, Of<QueuePlace> T>
+void each_field(Io& io, T& v) {
+  io("place", v.place, within(1, UINT32_MAX));
+  io("of", v.of, within(1, UINT32_MAX));
+  io("why", v.why, kText);
+}
+
+static void check(Reader& from, QueuePlace& queue) {
+  if (queue.of < queue.place) from.wrong("of", "at least place, " + std::to_string(queue.place));
+}
+
+template <class Io, Of<End> T>
+void each_field(Io& io, T& v) {
+  io("why", v.why, kText);
+}
+
+namespace {
+
+// --- A message on its line: the first and the last word of a connection have fields of their own, the others one with
+// their name.
+
+json line_of(const Join& join) {
+  return json_fields::json_of(join);
+}
+json line_of(const Joined& joined) {
+  json line = json_fields::json_of(joined);
+  line["ok"] = true;
+  return line;
+}
+json line_of(const Refused& refused) {
+  json line = json_fields::json_of(refused);
+  line["ok"] = false;
+  return line;
+}
+json line_of(const Report& report) {
+  return {{"report", json_fields::json_of(report)}};
+}
+json line_of(const Ended& ended) {
+  return {{"ended", json_fields::json_of(ended)}};
+}
+json line_of(const Lease& lease) {
+  return {{"lease", json_fields::json_of(lease)}};
+}
+json line_of(const QueuePlace& queue) {
+  return {{"queue", json_fields::json_of(queue)}};
+}
+json line_of(const End& end) {
+  return {{"end", json_fields::json_of(end)}};
+}
+
+template <class Message, class Variant>
+void read_whole(Reader& reader, Variant& message) {
+  reader.fields(message.template emplace<Message>());
+}
+template <class Message, class Variant>
+void read_within(Reader& reader, const char* name, Variant& message) {
+  reader.object(name, [&](Reader& about) { read_whole<Message>(about, message); });
+}
+
+void read_message(Reader& reader, const json& value, FromRun& message) {
+  if (is_join(value)) return read_whole<Join>(reader, message);
+  if (value.contains("report")) return read_within<Report>(reader, "report", message);
+  if (value.contains("ended")) return read_within<Ended>(reader, "ended", message);
+  reader.unknown("join, report or ended");
+}
+
+void read_message(Reader& reader, const json& value, FromCluster& message) {
+  if (value.contains("ok")) {
+    bool ok = false;
+    reader("ok", ok);
+    return ok ? read_whole<Joined>(reader, message) : read_whole<Refused>(reader, message);
+  }
+  if (value.contains("lease")) return read_within<Lease>(reader, "lease", message);
+  if (value.contains("queue")) return read_within<QueuePlace>(reader, "queue", message);
+  if (value.contains("end")) return read_within<End>(reader, "end", message);
+  reader.unknown("an answer, lease, queue or end");
 }
 
 template <class Message>
-Result<Message> message_in(const json& value, Message (*read)(LineReader&, const json&)) {
+Result<Message> message_in(const json& value) {
   if (!value.is_object()) return Error{ErrorCode::kInvalid, "a message must be one JSON object on a line"};
   std::string problem;
-  LineReader reader(value, "", problem);
-  Message message = read(reader, value);
+  Reader reader(value, "", problem);
+  Message message;
+  read_message(reader, value, message);
   if (!problem.empty()) return Error{ErrorCode::kInvalid, problem};
   return message;
 }
 
 template <class Message>
-Result<Message> parsed(std::string_view line, Message (*read)(LineReader&, const json&)) {
+Result<Message> parsed(std::string_view line) {
   if (line.size() > kMaxLineBytes) return Error{ErrorCode::kInvalid, "the line is too long"};
-  return message_in(parse_json(line, kMaxMessageDepth), read);
-}
-
-FromRun read_from_run(LineReader& reader, const json& value) {
-  FromRun message;
-  if (is_join(value)) {
-    message = read_join(reader);
-  } else if (value.contains("report")) {
-    reader.required("report", [&](LineReader& about) { message = read_report(about); });
-  } else if (value.contains("ended")) {
-    reader.required("ended", [&](LineReader& about) {
-      message = Ended{static_cast<std::uint8_t>(about.whole("status", 0, UINT8_MAX))};
-    });
-  } else {
-    reader.unknown("join, report or ended");
-  }
-  return message;
-}
-
-FromCluster read_from_cluster(LineReader& reader, const json& value) {
-  FromCluster message;
-  if (value.contains("ok")) {
-    if (reader.flag("ok")) {
-      message = Joined{reader.name("job")};
-    } else {
-      message = Refused{reader.text("text")};
-    }
-  } else if (value.contains("lease")) {
-    reader.required("lease", [&](LineReader& about) { message = read_lease(about); });
-  } else if (value.contains("queue")) {
-    reader.required("queue", [&](LineReader& about) { message = read_queue(about); });
-  } else if (value.contains("end")) {
-    reader.required("end", [&](LineReader& about) { message = End{about.text("why")}; });
-  } else {
-    reader.unknown("an answer, lease, queue or end");
-  }
-  return message;
+  return message_in<Message>(parse_json(line, kMaxMessageDepth));
 }
 
 }  // namespace
 
 std::string to_line(const FromRun& message) {
-  return std::visit([](const auto& m) { return json_text(to_json(m)); }, message);
+  return std::visit([](const auto& m) { return json_text(line_of(m)); }, message);
 }
 
 std::string to_line(const FromCluster& message) {
-  return std::visit([](const auto& m) { return json_text(to_json(m)); }, message);
+  return std::visit([](const auto& m) { return json_text(line_of(m)); }, message);
 }
 
 Result<FromRun> from_run(std::string_view line) {
-  return parsed<FromRun>(line, read_from_run);
+  return parsed<FromRun>(line);
 }
 
 Result<FromRun> run_message(const json& message) {
-  return message_in<FromRun>(message, read_from_run);
+  return message_in<FromRun>(message);
 }
 
 bool is_join(const json& message) {
@@ -344,7 +303,7 @@ bool is_join(const json& message) {
 }
 
 Result<FromCluster> from_cluster(std::string_view line) {
-  return parsed<FromCluster>(line, read_from_cluster);
+  return parsed<FromCluster>(line);
 }
 
 const char* name_of(JobPhase phase) {

@@ -321,6 +321,7 @@ TEST_CASE("a journal keeps that a job stands still, beside whom it works, and it
   CHECK(std::get<cluster_core::record::Stood>(again(cluster_core::record::Stood{3, {{0, 1}}})).slots ==
         cluster_core::Slots{{0, 1}});
   cluster_core::record::Submitted submitted{.job = 3, .owner = {}, .spec = {}, .unix_s = 1};
+  submitted.spec.name = "r";
   submitted.spec.deadline_s = 90;
   submitted.spec.priority = -2;
   const auto spec = std::get<cluster_core::record::Submitted>(again(submitted)).spec;

@@ -46,6 +46,12 @@ cluster_core::JobSpec whole_spec() {
   return spec;
 }
 
+cluster_core::JobSpec small_spec() {
+  cluster_core::JobSpec spec;
+  spec.name = "r";
+  return spec;
+}
+
 std::vector<cluster_core::Record> records_of_cluster(const std::vector<cluster_core::HostLine>& hosts) {
   using What = cluster_core::HelpersChanged::What;
   return {record::Began{"0.1", "fifo", {}},
@@ -62,7 +68,7 @@ std::vector<cluster_core::Record> records_of_job() {
   record::Learned little{.job = 3};
   little.workers = 5;
   return {record::Submitted{3, {1000, "u", true}, whole_spec(), 12.5},
-          record::Submitted{3, {1000, "u", false}, {}, 12.5},
+          record::Submitted{3, {1000, "u", false}, small_spec(), 12.5},
           record::Leased{3, 4, slots, "gain", true, 7, true},
           record::Leased{3, 4, {}, "", false, 0, false},
           record::Moving{3, {{0, 1}}, {{1, 0}}, "1 host", {{0, 2}}, true},

@@ -165,15 +165,15 @@ TEST_CASE("a lease names each slot once, within its host") {
       {R"([{"host":"h1","slots":[0,8],"of":8}])", "below 8"},
       {R"([{"host":"h1","slots":[1,1]}])", "distinct"},
       {R"([{"host":"h1","slots":[0]},{"host":"h1","slots":[1]}])", "names a host once"},
-      {R"([{"host":"","slots":[0]}])", "\"lease.slots[0].host\" must be a printable text"},
+      {R"([{"host":"","slots":[0]}])", "\"lease.slots[0].host\" must be a name of letters"},
       {R"([{"slots":[0]}])", "host"},
-      {R"([{"host":"a\nb","slots":[0]}])", "printable"},
-      {R"([{"host":"h1","slots":[1024]}])", "up to 1023"},
-      {R"([{"host":"h1","slots":[-1]}])", "whole numbers"},
-      {R"([{"host":"h1","slots":[0.5]}])", "whole numbers"},
-      {R"([{"host":"h1","slots":[1e300]}])", "whole numbers"},
-      {R"([{"host":"h1","slots":["0"]}])", "whole numbers"},
-      {R"([7])", "a list of objects"},
+      {R"([{"host":"a\nb","slots":[0]}])", "a name of letters"},
+      {R"([{"host":"h1","slots":[1024]}])", "\"lease.slots[0].slots[0]\" must be a whole number from 0 to 1023"},
+      {R"([{"host":"h1","slots":[-1]}])", "a whole number from 0 to 1023"},
+      {R"([{"host":"h1","slots":[0.5]}])", "a whole number from 0 to 1023"},
+      {R"([{"host":"h1","slots":[1e300]}])", "a whole number from 0 to 1023"},
+      {R"([{"host":"h1","slots":["0"]}])", "a whole number from 0 to 1023"},
+      {R"([7])", "\"lease.slots[0]\" must be an object"},
       {R"({"h1":[0]})", "a list"}};
   for (const auto& [slots, wanted] : lies) {
     CAPTURE(slots);
@@ -248,7 +248,8 @@ TEST_CASE("a join names its limits, its directory and its protocol") {
   CHECK(says(refusal_of_run(with("\"start\":2", "\"start\":9")), "\"start\" must be"));
   CHECK(says(refusal_of_run(with("\"/runs/digits\"", "\"runs\"")), "absolute"));
   CHECK(says(refusal_of_run(with("\"pid\":4711", "\"pid\":0")), "\"pid\" must be"));
-  CHECK(says(refusal_of_run(with("[\"file\",\"host\"]", "[\"tape\"]")), "\"suspend\" must be"));
+  CHECK(says(refusal_of_run(with("[\"file\",\"host\"]", "[\"tape\"]")),
+             "\"suspend[0]\" must be one of \"file\", \"host\""));
   CHECK(says(refusal_of_run(with("\"most_hosts\":2", "\"most_hosts\":-2")), "\"wishes.most_hosts\" must be"));
   CHECK(says(refusal_of_run(with("\"priority\":-7", "\"priority\":-1001")), "\"priority\" must be"));
   CHECK(says(refusal_of_run(with("\"deadline_s\":7200", "\"deadline_s\":0")), "\"deadline_s\" must be"));
