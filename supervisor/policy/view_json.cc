@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "supervisor/protocol/json_fields.h"
 #include "supervisor/protocol/json_text.h"
 
 namespace elastictrain::policy {
@@ -21,297 +22,228 @@ std::string one_line(std::string text) {
   return text;
 }
 
-namespace {
+}  // namespace elastictrain::policy
 
-using heuristics::ClusterView;
-using heuristics::Decision;
-using heuristics::Interval;
-using heuristics::JobDecision;
-using heuristics::JobView;
-using heuristics::Reason;
-using nlohmann::json;
+namespace elastictrain::heuristics {
 
-template <class T, class Wanted>
-concept Of = std::is_same_v<std::remove_const_t<T>, Wanted>;
-
-// One list of members for both directions: `use(name, value)`.
-template <class Use, Of<Interval> T>
-void each_field(Use use, T& v) {
-  use("begin_s", v.begin_s);
-  use("end_s", v.end_s);
-  use("workers", v.workers);
-  use("steps", v.steps);
-  use("samples", v.samples);
-  use("global_batch", v.global_batch);
-  use("warm_up", v.warm_up);
-}
-
-template <class Use, Of<heuristics::WorkerView> T>
-void each_field(Use use, T& v) {
-  use("id", v.id);
-  use("rank", v.rank);
-  use("host", v.host);
-  use("share", v.share);
-  use("steps", v.steps);
-  for (const heuristics::WorkerMean& mean : heuristics::kWorkerMeans) use(mean.name, v.*mean.value);
-}
-
-template <class Use, Of<heuristics::GradientNorms> T>
-void each_field(Use use, T& v) {
-  use("count", v.count);
-  use("local_square", v.local_square);
-  use("global_square", v.global_square);
-  use("local_batch", v.local_batch);
-  use("global_batch", v.global_batch);
-  use("workers", v.workers);
-}
-
-template <class Use, Of<heuristics::HostView> T>
-void each_field(Use use, T& v) {
-  use("name", v.name);
-  use("host_class", v.host_class);
-  use("slots", v.slots);
-  use("free_slots", v.free_slots);
-  use("price_per_worker_hour", v.price_per_worker_hour);
-  use("leaving", v.leaving);
-}
-
-template <class Use, Of<heuristics::BatchRule> T>
-void each_field(Use use, T& v) {
-  use("per_worker", v.per_worker);
-  use("max_global", v.max_global);
-  use("at_limit", v.at_limit);
-  use("max_share", v.max_share);
-}
-
-template <class Use, Of<heuristics::UtilityPoint> T>
-void each_field(Use use, T& v) {
-  use("seconds", v.seconds);
-  use("value", v.value);
-}
-
-template <class Use, Of<heuristics::ExpectedLength> T>
-void each_field(Use use, T& v) {
-  use("samples", v.samples);
-  use("error", v.error);
-}
-
-template <class Use, Of<JobView> T>
-void each_field(Use use, T& v) {
-  use("name", v.name);
-  use("workers", v.workers);
-  use("target", v.target);
-  use("min_workers", v.min_workers);
-  use("max_workers", v.max_workers);
-  use("held", v.held);
-  use("reachable", v.reachable);
-  use("start_s", v.start_s);
-  use("spares", v.spares);
-  use("changing", v.changing);
-  use("samples_done", v.samples_done);
-  use("samples_total", v.samples_total);
-  use("steps_done", v.steps_done);
-  use("loss", v.loss);
-  use("has_loss", v.has_loss);
-  use("expected_length", v.expected_length);
-  use("no_expected_length", v.no_expected_length);
-  use("batch", v.batch);
-  use("global_batch", v.global_batch);
-  use("base_batch", v.base_batch);
-  use("learning_rate_factor", v.learning_rate_factor);
-  use("topology", v.topology);
-  use("synchronization", v.synchronization);
-  use("intervals", v.intervals);
-  use("norms", v.norms);
-  use("members", v.members);
-  use("worker_seconds", v.worker_seconds);
-  use("cost", v.cost);
-  use("utility", v.utility);
-}
-
-template <class Use, Of<ClusterView> T>
-void each_field(Use use, T& v) {
-  use("now_s", v.now_s);
-  use("hosts", v.hosts);
-  use("jobs", v.jobs);
-}
-
-template <class Use, Of<heuristics::Replacement> T>
-void each_field(Use use, T& v) {
-  use("worker", v.worker);
-  use("reason", v.reason);
-  use("other_host", v.other_host);
-}
-
-template <class Use, Of<heuristics::WorkerSpeed> T>
-void each_field(Use use, T& v) {
-  use("worker", v.worker);
-  use("speed", v.speed);
-}
-
-template <class Use, Of<Reason> T>
-void each_field(Use use, T& v) {
-  use("code", v.code);
-  use("text", v.text);
-  use("numbers", v.numbers);
-}
-
-template <class Use, Of<heuristics::GoodputAt> T>
-void each_field(Use use, T& v) {
-  use("workers", v.workers);
-  use("rate", v.rate);
-}
-
-template <class Use, Of<JobDecision> T>
-void each_field(Use use, T& v) {
-  use("workers", v.workers);
-  use("replacements", v.replacements);
-  use("speeds", v.speeds);
-  use("per_worker_batch", v.per_worker_batch);
-  use("learning_rate_factor", v.learning_rate_factor);
-  use("topology", v.topology);
-  use("synchronization", v.synchronization);
-  use("goodput", v.goodput);
-  use("reason", v.reason);
-}
-
-template <class Use, Of<Decision> T>
-void each_field(Use use, T& v) {
-  use("jobs", v.jobs);
-}
-
+inline constexpr std::string_view kAtLimitNames[] = {"stop", "split"};
 using Numbers = std::vector<std::pair<std::string, double>>;
 
-struct Encode {
-  static json of(const heuristics::AtLimit& value) { return value == heuristics::AtLimit::kStop ? "stop" : "split"; }
-  static json of(const Numbers& numbers) {
-    json object = json::object();
+}  // namespace elastictrain::heuristics
+
+namespace elastictrain::json_fields {
+
+template <>
+struct Codec<heuristics::AtLimit> : NameCodec<heuristics::AtLimit, heuristics::kAtLimitNames> {};
+
+// Numbers under names of their own.
+template <>
+struct Codec<heuristics::Numbers> {
+  static std::string wanted() { return "an object of numbers"; }
+  template <class Json>
+  static Json write(const heuristics::Numbers& numbers) {
+    Json object = Json::object();
     for (const auto& [name, value] : numbers) object[name] = value;
     return object;
   }
-  template <class T>
-  static json of(const std::vector<T>& list) {
-    json array = json::array();
-    for (const T& element : list) array.push_back(of(element));
-    return array;
-  }
-  template <class T>
-  requires std::is_arithmetic_v<T> || std::is_same_v<T, std::string>
-  static json of(const T& value) { return value; }
-  template <class T>
-  requires std::is_class_v<T> &&(!std::is_same_v<T, std::string>)static json of(const T& value) {
-    json object = json::object();
-    each_field([&](const char* name, const auto& member) { put(object, name, member); }, value);
-    return object;
-  }
-  template <class T>
-  static void put(json& object, const char* name, const std::optional<T>& member) {
-    if (member) object[name] = of(*member);
-  }
-  template <class T>
-  static void put(json& object, const char* name, const T& member) {
-    if constexpr (requires { member.empty(); }) {
-      if (member.empty()) return;
+  static bool read(const nlohmann::json& found, heuristics::Numbers& numbers) {
+    if (!found.is_object()) return false;
+    for (const auto& [name, value] : found.items()) {
+      if (!value.is_number()) return false;
+      numbers.emplace_back(name, value.get<double>());
     }
-    object[name] = of(member);
+    return true;
   }
 };
 
-// Throws std::invalid_argument, caught below, with the path to what is wrong.
-struct Decode {
-  [[noreturn]] static void wrong(const std::string& path, const char* wanted) {
-    throw std::invalid_argument((path.empty() ? "it" : path) + " must be " + wanted);
-  }
-  template <class T>
-  requires std::is_same_v<T, bool>
-  static void into(T& value, const json& given, const std::string& path) {
-    if (!given.is_boolean()) wrong(path, "true or false");
-    value = given.get<bool>();
-  }
-  template <class T>
-  requires std::is_integral_v<T> &&
-      (!std::is_same_v<T, bool>)static void into(T& value, const json& given, const std::string& path) {
-    if (!given.is_number_unsigned() || given.get<std::uint64_t>() > std::numeric_limits<T>::max()) {
-      wrong(path, "a whole number that is not negative");
-    }
-    value = static_cast<T>(given.get<std::uint64_t>());
-  }
-  static void into(double& value, const json& given, const std::string& path) {
-    if (!given.is_number()) wrong(path, "a number");
-    value = given.get<double>();
-  }
-  static void into(std::string& value, const json& given, const std::string& path) {
-    if (!given.is_string()) wrong(path, "a text");
-    value = given.get<std::string>();
-  }
-  static void into(heuristics::AtLimit& value, const json& given, const std::string& path) {
-    if (given != "stop" && given != "split") wrong(path, "\"stop\" or \"split\"");
-    value = given == "stop" ? heuristics::AtLimit::kStop : heuristics::AtLimit::kSplit;
-  }
-  static void into(Numbers& numbers, const json& given, const std::string& path) {
-    if (!given.is_object()) wrong(path, "an object of numbers");
-    for (const auto& [name, value] : given.items())
-      into(numbers.emplace_back(name, 0.0).second, value, path + "." + name);
-  }
-  template <class T>
-  static void into(std::vector<T>& list, const json& given, const std::string& path) {
-    if (!given.is_array()) wrong(path, "a list");
-    for (std::size_t i = 0; i < given.size(); ++i)
-      into(list.emplace_back(), given[i], path + "[" + std::to_string(i) + "]");
-  }
-  template <class T>
-  static void into(std::optional<T>& value, const json& given, const std::string& path) {
-    if (!given.is_null()) into(value.emplace(), given, path);
-  }
-  template <class T>
-  requires std::is_class_v<T> && requires(T& value) {
-    each_field([](const char*, auto&) {}, value);
-  }
-  static void into(T& value, const json& given, const std::string& path) {
-    if (!given.is_object()) wrong(path, "an object");
-    each_field(
-        [&](const char* name, auto& member) {
-          const auto found = given.find(name);
-          if (found != given.end()) into(member, *found, path.empty() ? name : path + "." + name);
-        },
-        value);
-  }
-};
+}  // namespace elastictrain::json_fields
+
+namespace elastictrain::heuristics {
+
+using json_fields::Of;
+
+template <class Io, Of<Interval> T>
+void each_field(Io& io, T& v) {
+  io("begin_s", v.begin_s);
+  io("end_s", v.end_s);
+  io("workers", v.workers);
+  io("steps", v.steps);
+  io("samples", v.samples);
+  io("global_batch", v.global_batch);
+  io("warm_up", v.warm_up);
+}
+
+template <class Io, Of<WorkerView> T>
+void each_field(Io& io, T& v) {
+  io("id", v.id);
+  io("rank", v.rank);
+  io("host", v.host);
+  io("share", v.share);
+  io("steps", v.steps);
+  for (const WorkerMean& mean : kWorkerMeans) io(mean.name, v.*mean.value);
+}
+
+template <class Io, Of<GradientNorms> T>
+void each_field(Io& io, T& v) {
+  io("count", v.count);
+  io("local_square", v.local_square);
+  io("global_square", v.global_square);
+  io("local_batch", v.local_batch);
+  io("global_batch", v.global_batch);
+  io("workers", v.workers);
+}
+
+template <class Io, Of<HostView> T>
+void each_field(Io& io, T& v) {
+  io("name", v.name);
+  io("host_class", v.host_class);
+  io("slots", v.slots);
+  io("free_slots", v.free_slots);
+  io("price_per_worker_hour", v.price_per_worker_hour);
+  io("leaving", v.leaving);
+}
+
+template <class Io, Of<BatchRule> T>
+void each_field(Io& io, T& v) {
+  io("per_worker", v.per_worker);
+  io("max_global", v.max_global);
+  io("at_limit", v.at_limit);
+  io("max_share", v.max_share);
+}
+
+template <class Io, Of<UtilityPoint> T>
+void each_field(Io& io, T& v) {
+  io("seconds", v.seconds);
+  io("value", v.value);
+}
+
+template <class Io, Of<ExpectedLength> T>
+void each_field(Io& io, T& v) {
+  io("samples", v.samples);
+  io("error", v.error);
+}
+
+template <class Io, Of<JobView> T>
+void each_field(Io& io, T& v) {
+  io("name", v.name);
+  io("workers", v.workers);
+  io("target", v.target);
+  io("min_workers", v.min_workers);
+  io("max_workers", v.max_workers);
+  io("held", v.held);
+  io("reachable", v.reachable);
+  io("start_s", v.start_s);
+  io("spares", v.spares);
+  io("changing", v.changing);
+  io("samples_done", v.samples_done);
+  io("samples_total", v.samples_total);
+  io("steps_done", v.steps_done);
+  io("loss", v.loss);
+  io("has_loss", v.has_loss);
+  io("expected_length", v.expected_length);
+  io("no_expected_length", v.no_expected_length);
+  io("batch", v.batch);
+  io("global_batch", v.global_batch);
+  io("base_batch", v.base_batch);
+  io("learning_rate_factor", v.learning_rate_factor);
+  io("topology", v.topology);
+  io("synchronization", v.synchronization);
+  io("intervals", v.intervals);
+  io("norms", v.norms);
+  io("members", v.members);
+  io("worker_seconds", v.worker_seconds);
+  io("cost", v.cost);
+  io("utility", v.utility);
+}
+
+template <class Io, Of<ClusterView> T>
+void each_field(Io& io, T& v) {
+  io("now_s", v.now_s);
+  io("hosts", v.hosts);
+  io("jobs", v.jobs);
+}
+
+template <class Io, Of<Replacement> T>
+void each_field(Io& io, T& v) {
+  io("worker", v.worker);
+  io("reason", v.reason);
+  io("other_host", v.other_host);
+}
+
+template <class Io, Of<WorkerSpeed> T>
+void each_field(Io& io, T& v) {
+  io("worker", v.worker);
+  io("speed", v.speed);
+}
+
+template <class Io, Of<Reason> T>
+void each_field(Io& io, T& v) {
+  io("code", v.code);
+  io("text", v.text);
+  io("numbers", v.numbers);
+}
+
+template <class Io, Of<GoodputAt> T>
+void each_field(Io& io, T& v) {
+  io("workers", v.workers);
+  io("rate", v.rate);
+}
+
+template <class Io, Of<JobDecision> T>
+void each_field(Io& io, T& v) {
+  io("workers", v.workers);
+  io("replacements", v.replacements);
+  io("speeds", v.speeds);
+  io("per_worker_batch", v.per_worker_batch);
+  io("learning_rate_factor", v.learning_rate_factor);
+  io("topology", v.topology);
+  io("synchronization", v.synchronization);
+  io("goodput", v.goodput);
+  io("reason", v.reason);
+}
+
+template <class Io, Of<Decision> T>
+void each_field(Io& io, T& v) {
+  io("jobs", v.jobs);
+}
+
+}  // namespace elastictrain::heuristics
+
+namespace elastictrain::policy {
+namespace {
+
+// What is not known or not decided is left out, and what is left out keeps its default.
+constexpr json_fields::Rule kUsual = json_fields::kUnlessEmpty;
 
 template <class T>
 Result<T> decode(std::string_view text, const char* what) {
-  const json given = parse_json(text);
+  const nlohmann::json given = parse_json(text);
   if (given.is_discarded()) return Error{ErrorCode::kInvalid, std::string(what) + " is not JSON"};
+  if (!given.is_object()) return Error{ErrorCode::kInvalid, std::string(what) + " must be an object"};
   T value;
-  try {
-    Decode::into(value, given, "");
-  } catch (const std::invalid_argument& error) {
-    return Error{ErrorCode::kInvalid, std::string(what) + ": " + error.what()};
-  }
+  std::string problem;
+  json_fields::Reader(given, "", problem, kUsual).fields(value);
+  if (!problem.empty()) return Error{ErrorCode::kInvalid, std::string(what) + ": " + problem};
   return value;
-}
-
-// Programs may send bytes that are not UTF-8; they are replaced.
-std::string line(const json& value) {
-  return json_text(value);
 }
 
 }  // namespace
 
-std::string to_json(const ClusterView& view) {
-  return line(Encode::of(view));
+// Programs may send bytes that are not UTF-8; they are replaced.
+std::string to_json(const heuristics::ClusterView& view) {
+  return json_text(json_fields::json_of(view, kUsual));
 }
 
-std::string to_json(const Decision& decision) {
-  return line(Encode::of(decision));
+std::string to_json(const heuristics::Decision& decision) {
+  return json_text(json_fields::json_of(decision, kUsual));
 }
 
-Result<ClusterView> view_from_json(std::string_view text) {
-  return decode<ClusterView>(text, "the view");
+Result<heuristics::ClusterView> view_from_json(std::string_view text) {
+  return decode<heuristics::ClusterView>(text, "the view");
 }
 
-Result<Decision> decision_from_json(std::string_view text) {
-  return decode<Decision>(text, "the decision");
+Result<heuristics::Decision> decision_from_json(std::string_view text) {
+  return decode<heuristics::Decision>(text, "the decision");
 }
 
 }  // namespace elastictrain::policy

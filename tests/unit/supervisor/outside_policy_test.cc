@@ -131,7 +131,7 @@ TEST_CASE("every error of a program is reported once, with its cause") {
                  "wrote a line that is not a decision: the decision is not JSON"));
   CHECK(contains(Scene(R"(read a; echo '{"jobs":[]}'; read b)").failure_of_first(), "one entry in jobs"));
   CHECK(contains(Scene(R"(read a; echo '{"jobs":[{"workers":-1}]}'; read b)").failure_of_first(),
-                 "jobs[0].workers must be a whole number"));
+                 "\"jobs[0].workers\" must be a whole number"));
   CHECK(contains(Scene("read a; echo no such module >&2; exit 3").failure_of_first(),
                  "ended with exit status 3: no such module"));
   CHECK(contains(Scene("read a; kill -9 $$").failure_of_first(), "ended with signal 9"));

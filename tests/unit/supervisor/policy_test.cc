@@ -252,11 +252,11 @@ TEST_CASE("a decision comes back from its text; what it leaves open stays open")
 TEST_CASE("the error of an invalid decision names its place") {
   const auto problem = [](const char* text) { return decision_from_json(text).error().message; };
   CHECK(problem("rubbish") == "the decision is not JSON");
-  CHECK(problem("[]") == "the decision: it must be an object");
+  CHECK(problem("[]") == "the decision must be an object");
   CHECK(problem(R"({"jobs":[{"workers":-1}]})") ==
-        "the decision: jobs[0].workers must be a whole number that is not negative");
+        R"(the decision: "jobs[0].workers" must be a whole number that is not negative)");
   CHECK(problem(R"({"jobs":[{"reason":{"numbers":{"a":"b"}}}]})") ==
-        "the decision: jobs[0].reason.numbers.a must be a number");
+        R"(the decision: "jobs[0].reason.numbers" must be an object of numbers)");
   CHECK(decision_from_json(R"({"jobs":[{"later":1}]})").ok());  // of a newer program
 }
 
