@@ -5,44 +5,80 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <charconv>
 #include <cstdio>
 #include <cstring>
 
+#include "supervisor/protocol/json_fields.h"
 #include "supervisor/protocol/json_text.h"
 
-namespace elastictrain {
-namespace {
+namespace elastictrain::json_fields {
 
-using Json = nlohmann::json;
+// The key as hexadecimal digits.
+template <>
+struct Codec<transport::Key> {
+  static std::string wanted() { return "hexadecimal digits of a key"; }
+  template <class Json>
+  static Json write(const transport::Key& key) {
+    constexpr char kDigits[] = "0123456789abcdef";
+    std::string text;
+    for (const std::uint8_t byte : key) {
+      text += kDigits[byte >> 4];
+      text += kDigits[byte & 15];
+    }
+    return text;
+  }
+  static bool read(const nlohmann::json& found, transport::Key& key) {
+    if (!found.is_string()) return false;
+    const auto& text = found.get_ref<const std::string&>();
+    if (text.size() != 2 * key.size()) return false;
+    for (std::size_t i = 0; i < key.size(); ++i) {
+      const char* const end = text.data() + 2 * i + 2;
+      if (std::from_chars(end - 2, end, key[i], 16).ptr != end) return false;
+    }
+    return true;
+  }
+};
+
+}  // namespace elastictrain::json_fields
+
+namespace elastictrain {
+
+// What an older version did not say of an end is left out.
+template <class Io, json_fields::Of<RunRecord::End> T>
+void each_field(Io& io, T& end) {
+  using json_fields::kOptional;
+  io("exit_status", end.exit_status);
+  io("reason", end.reason);
+  io("ended", end.ended_unix_s, kOptional);
+  io("uptime_s", end.uptime_s, kOptional);
+  io("workers", end.workers, kOptional);
+  io("epoch", end.epoch, kOptional);
+  io("step", end.step, kOptional);
+  io("loss", end.loss, kOptional);
+  io("can_continue", end.can_continue, kOptional);
+}
+
+// The key is not kept beyond the end.
+template <class Io, json_fields::Of<RunRecord> T>
+void each_field(Io& io, T& record) {
+  io("run", record.run_name);
+  io("version", record.version);
+  io("port", record.port);
+  io("listen", record.listen_addresses);
+  io("advertise", record.advertise_addresses);
+  io("config", record.config);
+  if constexpr (Io::kReads) {
+    if (io.has("exit_status")) record.end.emplace();
+  }
+  if (record.end) return each_field(io, *record.end);
+  io("key", record.key);
+}
+
+namespace {
 
 constexpr const char* kFileName = "run.json";
 constexpr std::size_t kMaxRecordBytes = 16u << 20;
-
-std::string hex_of(const transport::Key& key) {
-  constexpr char kDigits[] = "0123456789abcdef";
-  std::string text;
-  for (const std::uint8_t byte : key) {
-    text += kDigits[byte >> 4];
-    text += kDigits[byte & 15];
-  }
-  return text;
-}
-
-int digit_of(char c) {
-  if (c >= '0' && c <= '9') return c - '0';
-  return c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
-}
-
-bool read_hex(const std::string& text, transport::Key& key) {
-  if (text.size() != 2 * key.size()) return false;
-  for (std::size_t i = 0; i < key.size(); ++i) {
-    const int high = digit_of(text[2 * i]);
-    const int low = digit_of(text[2 * i + 1]);
-    if (high < 0 || low < 0) return false;
-    key[i] = static_cast<std::uint8_t>(high * 16 + low);
-  }
-  return true;
-}
 
 Error cannot(const char* what, const std::string& path) {
   return {ErrorCode::kIo, std::string("cannot ") + what + " " + path + ": " + std::strerror(errno)};
@@ -85,61 +121,6 @@ void sync_directory(const std::string& path) {
   ::close(descriptor);
 }
 
-void add_end(Json& json, const RunRecord::End& end) {
-  json["exit_status"] = end.exit_status;
-  json["reason"] = end.reason;
-  json["ended"] = end.ended_unix_s;
-  json["uptime_s"] = end.uptime_s;
-  json["workers"] = end.workers;
-  json["epoch"] = end.epoch;
-  json["step"] = end.step;
-  json["loss"] = end.loss;
-  json["can_continue"] = end.can_continue;
-}
-
-RunRecord::End end_of(const Json& json) {
-  return {.exit_status = json.at("exit_status").get<int>(),
-          .reason = json.at("reason").get<std::string>(),
-          .ended_unix_s = json.value("ended", 0.0),
-          .uptime_s = json.value("uptime_s", 0.0),
-          .workers = json.value("workers", std::uint64_t{0}),
-          .epoch = json.value("epoch", std::uint64_t{0}),
-          .step = json.value("step", std::uint64_t{0}),
-          .loss = json.value("loss", 0.0),
-          .can_continue = json.value("can_continue", false)};
-}
-
-std::string text_of(const RunRecord& record) {
-  Json json = {{"run", record.run_name},
-               {"version", record.version},
-               {"port", record.port},
-               {"listen", record.listen_addresses},
-               {"advertise", record.advertise_addresses},
-               {"config", record.config}};
-  if (record.end) {
-    add_end(json, *record.end);
-  } else {
-    json["key"] = hex_of(record.key);
-  }
-  return json_text(json, 1) + "\n";
-}
-
-std::optional<RunRecord> record_of(const Json& json) {
-  RunRecord record;
-  record.run_name = json.at("run").get<std::string>();
-  record.version = json.at("version").get<std::string>();
-  record.port = json.at("port").get<std::uint16_t>();
-  record.listen_addresses = json.at("listen").get<std::vector<std::string>>();
-  record.advertise_addresses = json.at("advertise").get<std::vector<std::string>>();
-  record.config = json.at("config").get<std::string>();
-  if (json.contains("exit_status")) {
-    record.end = end_of(json);
-  } else if (!read_hex(json.at("key").get<std::string>(), record.key)) {
-    return std::nullopt;
-  }
-  return record;
-}
-
 }  // namespace
 
 std::string run_record_path(const std::string& run_directory) {
@@ -153,7 +134,7 @@ Status save_run_record(const std::string& run_directory, const RunRecord& record
   const int descriptor = ::open(temporary.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600);
   if (descriptor < 0) return cannot("write", temporary);
   Status written;
-  if (!write_all(descriptor, text_of(record))) written = cannot("write", temporary);
+  if (!write_all(descriptor, json_text(json_fields::json_of(record), 1) + "\n")) written = cannot("write", temporary);
   ::close(descriptor);
   if (written.ok() && ::rename(temporary.c_str(), path.c_str()) != 0) written = cannot("replace", path);
   if (!written.ok()) {
@@ -173,14 +154,13 @@ Result<RunRecord> load_run_record(const std::string& run_directory) {
   if (descriptor < 0) return Error{ErrorCode::kUnavailable, "there is no record of a run in " + run_directory};
   const auto text = read_record(descriptor);
   ::close(descriptor);
-  if (!text) return useless;
-  try {
-    auto record = record_of(parse_json(*text));
-    if (record) return std::move(*record);
-  } catch (const Json::exception&) {
-    return useless;
-  }
-  return useless;
+  const nlohmann::json object = parse_json(text.value_or(""));
+  if (!object.is_object()) return useless;
+  RunRecord record;
+  std::string problem;
+  json_fields::Reader(object, "", problem).fields(record);
+  if (!problem.empty()) return useless;
+  return record;
 }
 
 }  // namespace elastictrain

@@ -9,6 +9,7 @@
 #include <iterator>
 #include <limits>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <utility>
 
 #include "cli/config/text.h"
@@ -16,16 +17,18 @@
 #include "cli/output/run_log.h"
 #include "cli/output/whole_file.h"
 #include "supervisor/control/control_protocol.h"
+#include "supervisor/protocol/json_fields.h"
 #include "supervisor/protocol/json_text.h"
 #include "supervisor/run_directory.h"
 
 namespace elastictrain::cli {
 namespace {
 
+constexpr double kNoNumber = std::numeric_limits<double>::quiet_NaN();
 constexpr std::size_t kLongestLine = 4096;  // of the output; std::regex recurses over what it looks at
 
 double number_in(std::string_view text) {
-  return parse_number(trim(text)).value_or(std::numeric_limits<double>::quiet_NaN());
+  return parse_number(trim(text)).value_or(kNoNumber);
 }
 
 }  // namespace
@@ -72,16 +75,31 @@ void SweepReports::take_output(std::string_view line) {
   values_.push_back(number_in(match[1].str()));
 }
 
+// A line of the file of reports.
+struct ReportLine {
+  std::string trial;
+  std::size_t first = 0;                      // of the values of this line among all of the trial
+  std::vector<std::optional<double>> values;  // nothing: it was no number
+  LogFollower::Place place;
+};
+
+template <class Io, json_fields::Of<ReportLine> T>
+void each_field(Io& io, T& line) {
+  io("trial", line.trial);
+  io("first", line.first);
+  io("values", line.values);
+  io("offset", line.place.offset);
+  io("line_bytes", line.place.line_bytes);
+  io("line_hash", line.place.line_hash);
+}
+
 namespace {
 
-void take_line(const nlohmann::json& line, std::map<std::string, KnownReports>& all) {
-  KnownReports& known = all[line.at("trial").get<std::string>()];
-  known.values.resize(std::min(known.values.size(), line.at("first").get<std::size_t>()));
-  for (const auto& value : line.at("values")) {
-    known.values.push_back(value.is_null() ? std::numeric_limits<double>::quiet_NaN() : value.get<double>());
-  }
-  known.place = {line.at("offset").get<std::uint64_t>(), line.at("line_bytes").get<std::uint64_t>(),
-                 line.at("line_hash").get<std::uint64_t>()};
+void take_line(const ReportLine& line, std::map<std::string, KnownReports>& all) {
+  KnownReports& known = all[line.trial];
+  known.values.resize(std::min(known.values.size(), line.first));
+  for (const auto& value : line.values) known.values.push_back(value.value_or(kNoNumber));
+  known.place = line.place;
 }
 
 }  // namespace
@@ -90,31 +108,52 @@ std::map<std::string, KnownReports> SweepReportFile::read() const {
   std::map<std::string, KnownReports> all;
   std::ifstream file(path_);
   for (std::string text; std::getline(file, text);) {
-    const nlohmann::json line = parse_json(text);
-    try {
-      if (line.is_object()) take_line(line, all);
-    } catch (const nlohmann::json::exception&) {
-      continue;
-    }
+    const nlohmann::json object = parse_json(text);
+    if (!object.is_object()) continue;
+    ReportLine line;
+    std::string problem;
+    json_fields::Reader(object, "", problem).fields(line);
+    if (problem.empty()) take_line(line, all);
   }
   return all;
 }
 
 Status SweepReportFile::add(const std::string& trial, std::size_t first, const KnownReports& known) const {
-  nlohmann::json values = nlohmann::json::array();
+  ReportLine line{trial, first, {}, known.place};
   for (std::size_t i = first; i < known.values.size(); ++i) {
-    values.push_back(std::isnan(known.values[i]) ? nlohmann::json() : nlohmann::json(known.values[i]));
+    const double value = known.values[i];
+    line.values.push_back(std::isnan(value) ? std::nullopt : std::optional(value));
   }
-  const nlohmann::json line = {{"trial", trial},
-                               {"first", first},
-                               {"values", std::move(values)},
-                               {"offset", known.place.offset},
-                               {"line_bytes", known.place.line_bytes},
-                               {"line_hash", known.place.line_hash}};
   std::ofstream file(path_, std::ios::app);
-  file << json_text(line) + "\n" << std::flush;
+  file << json_text(json_fields::json_of(line)) + "\n" << std::flush;
   if (file) return {};
   return Error{ErrorCode::kIo, "cannot write " + path_ + ": " + std::strerror(errno)};
+}
+
+struct KeptTrial {
+  std::string name;
+  std::vector<std::string> words;
+  TrialState state;
+};
+struct KeptSweep {
+  std::vector<KeptTrial> trials;
+};
+
+template <class Io, json_fields::Of<KeptTrial> T>
+void each_field(Io& io, T& trial) {
+  using json_fields::kUnlessZero;
+  io("name", trial.name);
+  io("words", trial.words);
+  io("submitted", trial.state.is_submitted, json_fields::kOptional);
+  io("begun_unix_s", trial.state.begun_unix_s, kUnlessZero);
+  io("refused", trial.state.refused, kUnlessZero);
+  io("stopped", trial.state.stopped, kUnlessZero);
+  io("status", trial.state.status, kUnlessZero);
+}
+
+template <class Io, json_fields::Of<KeptSweep> T>
+void each_field(Io& io, T& sweep) {
+  io("trials", sweep.trials);
 }
 
 namespace {
@@ -123,31 +162,22 @@ Error other_trials(const std::string& path) {
   return {ErrorCode::kRefused, "a sweep of this name has other trials: choose another name, or remove " + path};
 }
 
-bool take(const nlohmann::json& kept, const SweepTrial& planned, TrialState& state) {
-  if (!kept.is_object() || kept.value("name", "") != planned.name || !kept.contains("words") ||
-      kept["words"] != nlohmann::json(planned.words))
-    return false;
-  state.begun_unix_s = kept.value("begun_unix_s", 0.0);
-  state.is_submitted = kept.value("submitted", false);
-  state.refused = kept.value("refused", "");
-  state.stopped = kept.value("stopped", "");
-  if (kept.contains("status")) state.status = kept.value("status", 0);
-  return true;
-}
-
 Status take_all(const std::string& path, const std::vector<SweepTrial>& planned, std::vector<TrialState>& trials) {
   std::ifstream file(path);
   const std::string text((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>());
-  const nlohmann::json kept = parse_json(text);
-  if (!kept.is_object() || !kept.contains("trials") || !kept["trials"].is_array())
+  const nlohmann::json object = parse_json(text);
+  if (!object.is_object() || !object.contains("trials"))
     return Error{ErrorCode::kInvalid, path + " is no file of a sweep; remove it to begin anew"};
-  if (kept["trials"].size() != planned.size()) return other_trials(path);
+  KeptSweep kept;
+  std::string problem;
+  json_fields::Reader(object, "", problem).fields(kept);
+  if (!problem.empty())
+    return Error{ErrorCode::kInvalid, path + " is damaged: " + problem + "; remove it to begin anew"};
+  if (kept.trials.size() != planned.size()) return other_trials(path);
   for (std::size_t i = 0; i < planned.size(); ++i) {
-    try {
-      if (!take(kept["trials"][i], planned[i], trials[i])) return other_trials(path);
-    } catch (const nlohmann::json::exception&) {
-      return Error{ErrorCode::kInvalid, path + " is damaged; remove it to begin anew"};
-    }
+    const KeptTrial& one = kept.trials[i];
+    if (one.name != planned[i].name || one.words != planned[i].words) return other_trials(path);
+    trials[i] = one.state;
   }
   return {};
 }
@@ -191,17 +221,11 @@ std::string SweepState::reports_path() const {
 }
 
 Status SweepState::save() {
-  nlohmann::json kept = {{"trials", nlohmann::json::array()}};
+  KeptSweep kept;
   for (std::size_t i = 0; i < planned_.size(); ++i) {
-    nlohmann::json one = {
-        {"name", planned_[i].name}, {"words", planned_[i].words}, {"submitted", trials[i].is_submitted}};
-    if (trials[i].begun_unix_s > 0) one["begun_unix_s"] = trials[i].begun_unix_s;
-    if (!trials[i].refused.empty()) one["refused"] = trials[i].refused;
-    if (!trials[i].stopped.empty()) one["stopped"] = trials[i].stopped;
-    if (trials[i].status) one["status"] = *trials[i].status;
-    kept["trials"].push_back(std::move(one));
+    kept.trials.push_back({planned_[i].name, planned_[i].words, trials[i]});
   }
-  std::string text = json_text(kept, 1) + "\n";
+  std::string text = json_text(json_fields::json_of(kept), 1) + "\n";
   if (text == written_) return {};
   if (const std::error_code failed = write_whole_file(path_, text))
     return Error{ErrorCode::kIo, "cannot write " + path_ + ": " + failed.message()};
