@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <cmath>
 #include <filesystem>
 #include <fstream>
 #include <string>
@@ -61,6 +62,17 @@ TEST_CASE_FIXTURE(Records, "a file that is too long for a record is not read") {
 TEST_CASE_FIXTURE(Records, "a link in place of a record is not followed") {
   std::filesystem::create_symlink(run_record_path(path + "/good"), bad);
   CHECK(error() == ErrorCode::kInvalid);
+}
+
+TEST_CASE_FIXTURE(Records, "a run whose last loss was no number can be read, and its loss is not known") {
+  RunRecord record;
+  record.run_name = "good";
+  record.end = RunRecord::End{.exit_status = 1, .reason = "diverged", .step = 7, .loss = std::nan("")};
+  REQUIRE(save_run_record(path + "/good", record).ok());
+  const auto read = load_run_record(path + "/good");
+  REQUIRE(read.ok());
+  CHECK(read->end->step == 7);
+  CHECK(read->end->loss == 0);
 }
 
 TEST_CASE_FIXTURE(Records, "no file is no run") {
