@@ -5,7 +5,8 @@
 #   test    build, and for scripts/test.sh: Python, ssh, Slurm, Open MPI, MPICH
 #   fuzz    build, and for scripts/fuzz.sh: clang with libFuzzer
 #   bench   test, and the peers that scripts/bench.sh compares with: PyTorch, Gloo, the headers of both MPIs
-#   torch   PyTorch of PyPI in build/torch-venv, for the tests and benchmarks of elastictrain.torch; 1.1 GB of downloads
+#   torch   PyTorch of PyPI in build/torch-venv, for the tests and benchmarks of elastictrain.torch, and a server and a
+#           client of S3's interface for those of checkpoints in object stores; 1.2 GB of downloads
 # The packages have these names in Debian 12 and 13 and in Ubuntu 24.04 (universe). A peer that the system does not have,
 # such as python3-torch in Ubuntu 24.04, is named and left out; its rows of a benchmark say so.
 set -euo pipefail
@@ -125,13 +126,14 @@ install() {
 # other 2 GB are not installed.
 install_torch() {
   local pip="$torch_environment/bin/pip" pure=(filelock typing-extensions sympy networkx jinja2 fsspec numpy)
+  local objects=("moto[server]" awscli)
   if "$torch_environment/bin/python" -c 'import torch' 2>/dev/null; then
     say "PyTorch is installed in build/torch-venv"
     return
   fi
   say "installing PyTorch in build/torch-venv"
   python3 -m venv "$torch_environment" || return
-  "$pip" install -q --no-deps "torch>=2.5" && "$pip" install -q "${pure[@]}" || return
+  "$pip" install -q --no-deps "torch>=2.5" && "$pip" install -q "${pure[@]}" "${objects[@]}" || return
   mapfile -t gpu < <(gpu_libraries)
   if [ "${#gpu[@]}" != 0 ]; then "$pip" install -q --no-deps "${gpu[@]}"; fi
   "$torch_environment/bin/python" -c 'import torch; print("setup.sh: PyTorch", torch.__version__)'
