@@ -9,6 +9,7 @@
 #include "cli/config/key_value.h"
 #include "cli/config/schema.h"
 #include "cli/config/text.h"
+#include "supervisor/protocol/remote_place.h"
 
 namespace elastictrain::cli {
 namespace {
@@ -210,7 +211,18 @@ class Finder {
   }
 
   void check_checkpoint() {
-    if (!config_.checkpoint.directory.empty()) return;
+    const std::string& directory = config_.checkpoint.directory;
+    if (!config_.checkpoint.client.empty() && !protocol::is_remote_place(directory)) {
+      add({"checkpoint.client"}, cite(loaded_, "checkpoint.client") +
+                                     " is for a checkpoint.directory in an object store, e.g. s3://bucket/runs/{run}");
+    }
+    const bool is_known = directory.starts_with("s3://") || directory.starts_with("rclone://");
+    if (config_.checkpoint.client.empty() && protocol::is_remote_place(directory) && !is_known) {
+      add({"checkpoint.directory"},
+          cite(loaded_, "checkpoint.directory") +
+              " needs checkpoint.client, a program that reaches it; s3://… and rclone://… need none");
+    }
+    if (!directory.empty()) return;
     const std::string needs = " needs checkpoint.directory";
     if (config_.checkpoint.resume) add({"checkpoint.resume"}, cite(loaded_, "checkpoint.resume") + needs);
     if (config_.checkpoint.interval_steps > 0)

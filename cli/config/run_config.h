@@ -148,6 +148,8 @@ struct CheckpointConfig {
   std::uint64_t timeout_ms = 60'000;
   bool resume = false;  // a fresh run begins with the newest valid checkpoint in `directory`
   bool adopt = false;   // `directory` may have belonged to another run, which has not finished
+  std::string client;   // of a `directory` in an object store: "aws", "rclone" or a program; empty: by its scheme
+  std::uint64_t client_timeout_ms = 1'800'000;
 };
 
 struct FailuresConfig {

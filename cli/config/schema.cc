@@ -231,9 +231,19 @@ void add_training_keys(std::vector<KeySpec>& keys) {
            "for pair-averaging: minimum time for which no worker waits for another; then all meet, and changes take "
            "effect; 0: they meet in every step",
            "", IntegerField{in<&C::synchronization, &SynchronizationConfig::round_ms>, 0, 60'000}},
+      });
+}
+
+void add_checkpoint_keys(std::vector<KeySpec>& keys) {
+  keys.insert(
+      keys.end(),
+      {
           {"checkpoint.directory", "",
-           "directory of checkpoints, of one run at a time; {run} in it is the run's name; in a cluster each job has a "
-           "subdirectory of its name where {run} is missing; passed to the program as ELASTICTRAIN_CHECKPOINT_DIR",
+           "directory of checkpoints, of one run at a time, or a place in an object store, e.g. "
+           "s3://bucket/runs/{run}; "
+           "{run} in it is the run's name; in a cluster each job has a subdirectory of its name where {run} is "
+           "missing; "
+           "passed to the program as ELASTICTRAIN_CHECKPOINT_DIR",
            "", TextField{in<&C::checkpoint, &CheckpointConfig::directory>}},
           {"checkpoint.interval_steps", "steps",
            "steps between two checkpoints; passed to the program as ELASTICTRAIN_CHECKPOINT_EVERY; 0: no checkpoints",
@@ -247,6 +257,14 @@ void add_training_keys(std::vector<KeySpec>& keys) {
           {"checkpoint.adopt", "",
            "take checkpoint.directory from another run that has not finished and does not train any more", "",
            BoolField{in<&C::checkpoint, &CheckpointConfig::adopt>}},
+          {"checkpoint.client", "",
+           "what reaches checkpoint.directory in an object store, on this machine and on each host: \"aws\" for "
+           "s3://…, "
+           "\"rclone\" for rclone://remote/path, or the path of a program (train/checkpoint/README.md); empty: by the "
+           "scheme",
+           "", TextField{in<&C::checkpoint, &CheckpointConfig::client>}},
+          {"checkpoint.client_timeout_ms", "milliseconds", "maximum time of one call of checkpoint.client", "",
+           IntegerField{in<&C::checkpoint, &CheckpointConfig::client_timeout_ms>, 100, 86'400'000}},
           {"audit.every_steps", "steps",
            "steps between two checks of the samples and parameter hashes of all workers; 0: no checks", "--audit",
            IntegerField{in<&C::audit, &AuditConfig::every_steps>, 0, kMaxSteps}},
@@ -532,6 +550,7 @@ std::vector<KeySpec> make_schema() {
   add_host_keys(keys);
   add_launcher_keys(keys);
   add_training_keys(keys);
+  add_checkpoint_keys(keys);
   add_failure_keys(keys);
   add_policy_keys(keys);
   add_length_and_cost_keys(keys);

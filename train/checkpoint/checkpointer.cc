@@ -41,7 +41,7 @@ AlignedBytes aligned_bytes(std::uint64_t bytes) {
 // Outlives the Checkpointer if a write hangs.
 struct Checkpointer::Shared {
   Shared(Settings given, const state::StateBuffers& state)
-      : settings(std::move(given)), store(settings.directory), buffers(&state) {}
+      : settings(std::move(given)), store(settings.directory, settings.client), buffers(&state) {}
 
   struct FenceJob {
     FenceRecord record;
@@ -296,9 +296,9 @@ void Checkpointer::finish(const Snapshot& snapshot) {
   }
   if (idle && is_written()) shared_->tell_written(snapshot.progress.committed_step);
   if (idle) return;
-  shared_->note(protocol::kCheckpointFailed, "step " + std::to_string(snapshot.progress.committed_step) +
-                                                 ": the disk did not complete the write within " +
-                                                 std::to_string(shared_->settings.finish_timeout.count()) + " ms");
+  shared_->note(protocol::kCheckpointFailed,
+                "step " + std::to_string(snapshot.progress.committed_step) + ": the write was not complete within " +
+                    std::to_string(shared_->settings.finish_timeout.count()) + " ms (checkpoint.timeout_ms)");
 }
 
 void Checkpointer::settle() {

@@ -20,6 +20,7 @@ namespace elastictrain::checkpoint {
 
 struct Settings {
   std::string directory;
+  Client client;  // of a directory that is none of a file system
   std::size_t keep = 3;
   std::string run;
   std::string host;

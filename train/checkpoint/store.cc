@@ -1,9 +1,6 @@
 #include "train/checkpoint/store.h"
 
-#include <dirent.h>
 #include <signal.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -24,8 +21,9 @@ std::span<const std::byte> bytes_of(std::string_view text) {
   return std::as_bytes(std::span(text));
 }
 
-// The files of a directory by kind; names only.
+// The files of a place by kind; names only.
 struct Names {
+  std::map<std::string, std::uint64_t, std::less<>> bytes;
   std::set<Identity> data;
   std::set<Identity> manifests;
   std::set<Identity> unfinished;  // the manifest was written but not renamed
@@ -57,47 +55,18 @@ void sort_in(Names& names, const std::string& name) {
   }
 }
 
-Result<Names> read_names(const std::string& directory) {
-  struct Close {
-    void operator()(DIR* handle) const { ::closedir(handle); }
-  };
+Names sorted(const std::vector<Target::Entry>& entries) {
   Names names;
-  const std::unique_ptr<DIR, Close> handle(::opendir(directory.c_str()));
-  if (!handle && errno == ENOENT) return names;
-  if (!handle) return system_error(directory, "opendir", errno);
-  errno = 0;
-  while (const dirent* entry = ::readdir(handle.get())) sort_in(names, entry->d_name);
-  if (errno != 0) return system_error(directory, "readdir", errno);
+  for (const auto& entry : entries) {
+    sort_in(names, entry.name);
+    names.bytes[entry.name] = entry.bytes;
+  }
   return names;
 }
 
-std::uint64_t file_size(const std::string& path) {
-  struct stat info {};
-  return ::stat(path.c_str(), &info) == 0 ? static_cast<std::uint64_t>(info.st_size) : 0;
-}
-
-Result<Manifest> read_manifest(const std::string& directory, const Identity& identity) {
-  const std::string path = directory + "/" + manifest_name(identity);
-  const auto text = read_whole(path, kMaxManifestBytes);
-  if (!text) return text.error();
-  auto manifest = parse_manifest(*text);
-  if (!manifest) return Error{manifest.error().code, path + ": " + manifest.error().message};
-  if (manifest->identity != identity) return Error{ErrorCode::kInvalid, path + ": it belongs to another checkpoint"};
-  return manifest;
-}
-
-void read_fences(const std::string& directory, const Names& names, Listing& listing) {
-  for (const auto& name : names.fences) {
-    const std::string path = directory + "/" + fence_name(name.identity.generation);
-    const auto text = read_whole(path, kMaxManifestBytes);
-    const auto record = text ? parse_fence(*text) : Result<FenceRecord>(text.error());
-    if (!record) {
-      listing.problems.push_back(path + ": " + record.error().message);
-      continue;
-    }
-    listing.lineage = merge(listing.lineage, record->lineage);
-    listing.lineage = merge(listing.lineage, std::span(&record->fence, 1));
-  }
+std::uint64_t bytes_in(const Names& names, const std::string& name) {
+  const auto found = names.bytes.find(name);
+  return found == names.bytes.end() ? 0 : found->second;
 }
 
 // The same names and sizes at the same offsets. The position of an empty buffer does not matter.
@@ -123,12 +92,12 @@ std::uint64_t element_bytes(const state::Buffer& buffer) {
   return buffer.type ? tensor_bytes(buffer.type->dtype, {}).value_or(1) : 1;
 }
 
-Status read_buffer(Reading& reading, const state::Buffer& buffer, Checksum& checksum, state::HostView& view) {
+Status read_buffer(Source& source, const state::Buffer& buffer, Checksum& checksum, state::HostView& view) {
   for (std::uint64_t offset = 0; offset < buffer.bytes;) {
     const state::Piece piece{buffer.data + offset, std::min<std::uint64_t>(kPieceBytes, buffer.bytes - offset),
                              buffer.port};
     const auto bytes = view.to_fill(piece);
-    if (auto status = reading.read(bytes); !status) return status;
+    if (auto status = source.read(bytes); !status) return status;
     checksum.add(bytes);
     if (auto status = view.written(piece, piece.bytes); !status) return status;
     offset += piece.bytes;
@@ -158,17 +127,44 @@ std::vector<Tensor> tensors_of(const state::StateBuffers& buffers) {
   return tensors;
 }
 
+Result<Manifest> Store::read_manifest(const Identity& identity) const {
+  const std::string name = manifest_name(identity);
+  const auto text = read_whole(*target_, name, kMaxManifestBytes);
+  if (!text) return text.error();
+  auto manifest = parse_manifest(*text);
+  if (!manifest) return Error{manifest.error().code, path(name) + ": " + manifest.error().message};
+  if (manifest->identity != identity) {
+    return Error{ErrorCode::kInvalid, path(name) + ": it belongs to another checkpoint"};
+  }
+  return manifest;
+}
+
+void Store::read_fences(Listing& listing) const {
+  for (const auto& file : listing.fences) {
+    const std::string name = fence_name(file.identity.generation);
+    const auto text = read_whole(*target_, name, kMaxManifestBytes);
+    const auto record = text ? parse_fence(*text) : Result<FenceRecord>(text.error());
+    if (!record) {
+      listing.problems.push_back(path(name) + ": " + record.error().message);
+      continue;
+    }
+    listing.lineage = merge(listing.lineage, record->lineage);
+    listing.lineage = merge(listing.lineage, std::span(&record->fence, 1));
+  }
+}
+
 Result<Listing> Store::list(std::span<const Fence> more) const {
-  const auto names = read_names(directory_);
-  if (!names) return names.error();
-  Listing listing{.newest_generation = names->newest,
-                  .any = !names->manifests.empty(),
-                  .fences = names->fences,
-                  .temporaries = names->temporaries};
-  read_fences(directory_, *names, listing);
+  const auto entries = target_->list();
+  if (!entries) return entries.error();
+  const Names names = sorted(*entries);
+  Listing listing{.newest_generation = names.newest,
+                  .any = !names.manifests.empty(),
+                  .fences = names.fences,
+                  .temporaries = names.temporaries};
+  read_fences(listing);
   std::vector<Manifest> found;
-  for (const auto& identity : names->manifests) {
-    auto manifest = read_manifest(directory_, identity);
+  for (const auto& identity : names.manifests) {
+    auto manifest = read_manifest(identity);
     if (manifest) {
       listing.newest_base = manifest->progress.generation_base;  // ascending: the last one is the newest
       listing.lineage = merge(listing.lineage, manifest->lineage);
@@ -177,10 +173,14 @@ Result<Listing> Store::list(std::span<const Fence> more) const {
       listing.problems.push_back(manifest.error().message);
     }
   }
-  for (const auto& identity : names->data) {
-    if (names->manifests.contains(identity) || names->unfinished.contains(identity)) continue;
+  for (const auto& identity : names.unfinished) {
+    if (!names.manifests.contains(identity)) listing.unfinished.push_back(identity);
+  }
+  for (const auto& identity : names.data) {
+    if (names.manifests.contains(identity) || names.unfinished.contains(identity)) continue;
     listing.problems.push_back(path(data_name(identity)) + ": it has no manifest");
-    listing.any = true;
+    listing.orphans.push_back(identity);
+    listing.any = listing.any || target_->names_pairs_together();
   }
   Lineage others(more.begin(), more.end());
   for (auto& fence : others) fence.generation += listing.newest_base;
@@ -188,7 +188,7 @@ Result<Listing> Store::list(std::span<const Fence> more) const {
   for (auto& manifest : found) {
     if (is_fenced_out(manifest.identity, listing.lineage)) {
       listing.fenced_out.push_back(manifest.identity);
-    } else if (file_size(path(data_name(manifest.identity))) != manifest.data_bytes) {
+    } else if (bytes_in(names, data_name(manifest.identity)) != manifest.data_bytes) {
       listing.problems.push_back(path(data_name(manifest.identity)) +
                                  ": it is missing, or its size differs from the manifest");
     } else {
@@ -199,29 +199,30 @@ Result<Listing> Store::list(std::span<const Fence> more) const {
 }
 
 Status Store::read_data(const Manifest& manifest, const state::StateBuffers& buffers) const {
-  const std::string name = path(data_name(manifest.identity));
-  const auto invalid = [&](const std::string& what) { return Error{ErrorCode::kInvalid, name + ": " + what}; };
-  auto reading = Reading::open(name);
-  if (!reading) return reading.error();
-  if (reading->size() != manifest.data_bytes) return invalid("its size differs from the manifest");
-  std::vector<std::byte> header(std::min<std::uint64_t>(8, reading->size()));
-  if (auto status = reading->read(header); !status) return status;
+  const std::string name = data_name(manifest.identity);
+  const auto invalid = [&](const std::string& what) { return Error{ErrorCode::kInvalid, path(name) + ": " + what}; };
+  const auto opened = target_->open(name);
+  if (!opened) return opened.error();
+  Source& source = **opened;
+  if (source.size() != manifest.data_bytes) return invalid("its size differs from the manifest");
+  std::vector<std::byte> header(std::min<std::uint64_t>(8, source.size()));
+  if (auto status = source.read(header); !status) return status;
   const auto length = tensor_header_length(header);
   if (!length) return invalid(length.error().message);
-  if (*length > reading->size()) return invalid("it is truncated within its header");
+  if (*length > source.size()) return invalid("it is truncated within its header");
   header.resize(*length);
-  if (auto status = reading->read(std::span(header).subspan(8)); !status) return status;
+  if (auto status = source.read(std::span(header).subspan(8)); !status) return status;
   const auto parsed = parse_tensor_header(header);
   if (!parsed) return invalid(parsed.error().message);
   if (!fits(*parsed, buffers) || manifest.layout_hash != buffers.layout_hash() ||
-      parsed->data_begin + parsed->data_bytes != reading->size()) {
+      parsed->data_begin + parsed->data_bytes != source.size()) {
     return invalid("it has other state than this program shares; use the program that wrote it");
   }
   Checksum checksum;
   checksum.add(header);
   state::HostView view;
   for (const auto* buffer : in_file_order(buffers)) {
-    if (auto status = read_buffer(*reading, *buffer, checksum, view); !status) return status;
+    if (auto status = read_buffer(source, *buffer, checksum, view); !status) return status;
   }
   if (checksum.digits() != manifest.data_checksum) return invalid("it is damaged: its checksum is not the manifest's");
   return {};
@@ -249,79 +250,80 @@ Result<Loaded> Store::load_newest(const state::StateBuffers& buffers, std::uint6
     if (status) return Loaded{std::move(manifest), listing->lineage, listing->newest_generation};
     skipped.push_back(status.error().message);
   }
-  if (!listing->any) return Error{ErrorCode::kUnavailable, "there is no checkpoint in " + directory_};
-  std::string message = "none of the checkpoints in " + directory_ + " can be used";
+  if (!listing->any) return Error{ErrorCode::kUnavailable, "there is no checkpoint in " + place()};
+  std::string message = "none of the checkpoints in " + place() + " can be used";
   if (!skipped.empty()) message += " (" + skipped.front() + (skipped.size() > 1 ? "; …)" : ")");
   return Error{ErrorCode::kInvalid, message + ". Move them away to start from the beginning."};
 }
 
 Status Store::publish(const std::string& name, std::string_view text, const Writer& writer) const {
-  auto file = NewFile::create(directory_, name, temporary_name(name, writer));
+  auto file = target_->create(name, temporary_name(name, writer), text.size());
   if (!file) return file.error();
-  if (auto status = file->write(bytes_of(text)); !status) return status;
-  if (auto status = file->sync(); !status) return status;
-  return file->publish();
+  if (auto status = (*file)->write(bytes_of(text)); !status) return status;
+  if (auto status = (*file)->sync(); !status) return status;
+  return (*file)->publish();
 }
 
 Status Store::write(Manifest manifest, std::string_view header, std::span<const std::byte> data,
                     const Writer& writer) const {
-  if (auto status = make_directory(directory_); !status) return status;
+  if (auto status = target_->prepare(); !status) return status;
   const auto listing = list();
   if (!listing) return listing.error();
   if (is_fenced_out(manifest.identity, listing->lineage)) {
     return Error{ErrorCode::kRefused, "a later generation continues without this worker: no checkpoint of step " +
-                                          std::to_string(manifest.identity.step) + " in " + directory_};
+                                          std::to_string(manifest.identity.step) + " in " + place()};
   }
   manifest.lineage = merge(manifest.lineage, listing->lineage);
   const std::string name = data_name(manifest.identity);
-  auto file = NewFile::create(directory_, name, temporary_name(name, writer));
+  auto file = target_->create(name, temporary_name(name, writer), header.size() + data.size());
   if (!file) return file.error();
   Checksum checksum;
   const auto put = [&](std::span<const std::byte> bytes) {
     checksum.add(bytes);
-    return file->write(bytes);
+    return (*file)->write(bytes);
   };
   if (auto status = put(bytes_of(header)); !status) return status;
   for (std::size_t offset = 0; offset < data.size(); offset += kPieceBytes) {
     if (auto status = put(data.subspan(offset, std::min(kPieceBytes, data.size() - offset))); !status) return status;
   }
-  if (auto status = file->sync(); !status) return status;
+  if (auto status = (*file)->sync(); !status) return status;
   manifest.data_bytes = header.size() + data.size();
   manifest.data_checksum = checksum.digits();
   // The manifest is on the disk before the data gets its name, so that little time passes between the two renames.
   const std::string second = manifest_name(manifest.identity);
-  auto description = NewFile::create(directory_, second, temporary_name(second, writer));
+  const std::string text = to_json(manifest);
+  auto description = target_->create(second, temporary_name(second, writer), text.size());
   if (!description) return description.error();
-  if (auto status = description->write(bytes_of(to_json(manifest))); !status) return status;
-  if (auto status = description->sync(); !status) return status;
-  if (auto status = file->publish(); !status) return status;
-  if (auto status = description->publish(); !status) {
+  if (auto status = (*description)->write(bytes_of(text)); !status) return status;
+  if (auto status = (*description)->sync(); !status) return status;
+  if (auto status = (*file)->publish(); !status) return status;
+  if (auto status = (*description)->publish(); !status) {
     remove(manifest.identity);
     return status;
   }
-  sync_directory(directory_);
+  target_->sync();
   return {};
 }
 
 Status Store::write_fence(FenceRecord record, const Writer& writer) const {
-  if (auto status = make_directory(directory_); !status) return status;
+  if (auto status = target_->prepare(); !status) return status;
   const auto listing = list();
   if (!listing) return listing.error();
   record.lineage = merge(record.lineage, listing->lineage);
   const auto generation = record.fence.generation;
   if (auto status = publish(fence_name(generation), to_json(record), writer); !status) return status;
-  sync_directory(directory_);
+  target_->sync();
   // The new record contains the older ones.
   for (const auto& older : listing->fences) {
-    if (older.identity.generation < generation) ::unlink(path(fence_name(older.identity.generation)).c_str());
+    if (older.identity.generation < generation) target_->remove(fence_name(older.identity.generation));
   }
   return {};
 }
 
 // The manifest first: data without one is not a checkpoint.
 void Store::remove(const Identity& identity) const {
-  ::unlink(path(manifest_name(identity)).c_str());
-  ::unlink(path(data_name(identity)).c_str());
+  target_->remove(manifest_name(identity));
+  target_->remove(data_name(identity));
 }
 
 void Store::clean_up(std::size_t keep, Generation foreign, const Writer& writer) const {
@@ -330,14 +332,24 @@ void Store::clean_up(std::size_t keep, Generation foreign, const Writer& writer)
   std::vector<Identity> found = listing->fenced_out;
   for (const auto& manifest : listing->manifests) found.push_back(manifest.identity);
   for (const auto& identity : removable(found, listing->lineage, keep, foreign)) remove(identity);
-  for (const auto& name : listing->temporaries) {
+  remove_unfinished(*listing, writer);
+}
+
+void Store::remove_unfinished(const Listing& listing, const Writer& writer) const {
+  for (const auto& name : listing.temporaries) {
     const auto parsed = parse_name(name);
     if (!parsed || !is_dead(parsed->writer, writer)) continue;
-    ::unlink(path(name).c_str());
+    target_->remove(name);
     const auto wanted = parse_name(parsed->wanted);
-    const bool orphan =
-        wanted && wanted->kind == FileKind::kManifest && ::access(path(parsed->wanted).c_str(), F_OK) != 0;
-    if (orphan) ::unlink(path(data_name(wanted->identity)).c_str());
+    const bool is_manifest = wanted && wanted->kind == FileKind::kManifest;
+    if (is_manifest && std::count(listing.unfinished.begin(), listing.unfinished.end(), wanted->identity) != 0) {
+      target_->remove(data_name(wanted->identity));
+    }
+  }
+  if (target_->names_pairs_together()) return;
+  // A generation has one writer, and this one is not writing now.
+  for (const auto& identity : listing.orphans) {
+    if (identity.generation <= writer.generation) target_->remove(data_name(identity));
   }
 }
 

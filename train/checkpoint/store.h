@@ -1,17 +1,20 @@
-// Purpose: the checkpoints of one directory: lists them, loads the newest that counts, writes one, and removes those
-// that are no longer needed. Several processes may use the directory at once, including ones that were fenced out.
+// Purpose: the checkpoints of one directory, or of a place in an object store: lists them, loads the newest that
+// counts, writes one, and removes those that are no longer needed. Several processes may use the place at once,
+// including ones that were fenced out.
 //
 // Thread: any, one call at a time per object. Failure: Results. A damaged file is not an error; it is skipped with a
 // message.
 #pragma once
 
 #include <cstddef>
+#include <memory>
 #include <span>
 #include <string>
 #include <vector>
 
 #include "train/checkpoint/lineage.h"
 #include "train/checkpoint/manifest.h"
+#include "train/checkpoint/target.h"
 #include "train/checkpoint/tensor_header.h"
 #include "train/state/state_buffers.h"
 
@@ -27,6 +30,8 @@ struct Listing {
   bool any = false;                   // there are files that are or were a checkpoint
   std::vector<FileName> fences;
   std::vector<std::string> temporaries;
+  std::vector<Identity> unfinished;  // their manifest is written and has not its name yet
+  std::vector<Identity> orphans;     // data without any manifest
 };
 
 struct Loaded {
@@ -37,10 +42,10 @@ struct Loaded {
 
 class Store {
  public:
-  explicit Store(std::string directory) : directory_(std::move(directory)) {}
-  const std::string& directory() const { return directory_; }
+  explicit Store(const std::string& place, const Client& client = {}) : target_(open_target(place, client)) {}
+  const std::string& place() const { return target_->place(); }
 
-  // A missing directory counts as empty. `more`: fences from elsewhere, in the numbers of the newest manifest's run.
+  // A missing place counts as empty. `more`: fences from elsewhere, in the numbers of the newest manifest's run.
   Result<Listing> list(std::span<const Fence> more = {}) const;
 
   // Fills the buffers from the newest checkpoint that counts. `skipped`: one message for each newer one that was not
@@ -60,12 +65,15 @@ class Store {
   void clean_up(std::size_t keep, Generation foreign, const Writer& writer) const;
 
  private:
-  std::string path(std::string_view name) const { return directory_ + "/" + std::string(name); }
+  std::string path(std::string_view name) const { return target_->path(name); }
+  Result<Manifest> read_manifest(const Identity& identity) const;
+  void read_fences(Listing& listing) const;
   Status read_data(const Manifest& manifest, const state::StateBuffers& buffers) const;
   Status publish(const std::string& name, std::string_view text, const Writer& writer) const;
   void remove(const Identity& identity) const;
+  void remove_unfinished(const Listing& listing, const Writer& writer) const;
 
-  std::string directory_;
+  std::unique_ptr<Target> target_;
 };
 
 // In the order of the file: by the size of their elements, the largest first, so that each tensor is aligned for its

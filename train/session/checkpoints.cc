@@ -30,6 +30,7 @@ void Checkpoints::open() {
   if (environment.checkpoint_directory.empty()) return;
   checkpointer_ =
       std::make_unique<checkpoint::Checkpointer>(checkpoint::Settings{.directory = environment.checkpoint_directory,
+                                                                      .client = environment.checkpoint_client,
                                                                       .keep = environment.checkpoint_keep,
                                                                       .run = environment.job_id,
                                                                       .host = environment.node,
@@ -41,7 +42,7 @@ void Checkpoints::resume() {
   if (!checkpointer_ || parts_.assignment.rank != 0) return;
   const auto& environment = parts_.environment;
   const auto& reports = parts_.reports;
-  const checkpoint::Store store(environment.checkpoint_directory);
+  const checkpoint::Store store(environment.checkpoint_directory, environment.checkpoint_client);
   if (!environment.resume) return start_unrelated(store);
   std::vector<std::string> skipped;
   const auto loaded =
@@ -54,9 +55,9 @@ void Checkpoints::resume() {
     resumed_step_ = parts_.run_progress.committed_step();
     if (*resumed_step_ < environment.saved_step) {
       reports.tell(protocol::kCheckpointSkipped, "that of step " + std::to_string(environment.saved_step) +
-                                                     ", which this run wrote, is not in " + store.directory());
+                                                     ", which this run wrote, is not in " + store.place());
     }
-    reports.tell(protocol::kCheckpointResumed, reason_of(*loaded, store.directory(), skipped.size()));
+    reports.tell(protocol::kCheckpointResumed, reason_of(*loaded, store.place(), skipped.size()));
     return begin_beyond(loaded->newest_generation);
   }
   if (loaded.error().code != ErrorCode::kUnavailable) parts_.lifecycle.fail<CheckpointError>(loaded.error().message);
@@ -75,7 +76,7 @@ void Checkpoints::start_unrelated(const checkpoint::Store& store) {
   if (!listing) return parts_.reports.tell(protocol::kCheckpointFailed, listing.error().message);
   if (listing->any) {
     parts_.reports.tell(protocol::kCheckpointUnused,
-                        "this run starts at its first step and leaves the checkpoints in " + store.directory() +
+                        "this run starts at its first step and leaves the checkpoints in " + store.place() +
                             " unchanged; to continue from the newest, set checkpoint.resume");
   }
   begin_beyond(listing->newest_generation);

@@ -137,6 +137,9 @@ Result<Environment> read_environment() {
   environment.step_log_directory = text("ELASTICTRAIN_STEP_LOG");
   environment.node = node_name();
   environment.checkpoint_directory = text("ELASTICTRAIN_CHECKPOINT_DIR");
+  environment.checkpoint_client.program = text("ELASTICTRAIN_CHECKPOINT_CLIENT");
+  environment.checkpoint_client.timeout =
+      std::chrono::milliseconds(numbers.read("ELASTICTRAIN_CHECKPOINT_CLIENT_TIMEOUT_MS", 1'800'000, kDay));
   environment.checkpoint_every = numbers.read("ELASTICTRAIN_CHECKPOINT_EVERY", 0, kAny);
   environment.checkpoint_keep = numbers.read("ELASTICTRAIN_CHECKPOINT_KEEP", 3, 1'000'000);
   environment.checkpoint_timeout =

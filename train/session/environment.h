@@ -9,6 +9,7 @@
 
 #include "supervisor/protocol/ids.h"
 #include "supervisor/protocol/result.h"
+#include "train/checkpoint/target.h"
 #include "train/comm/communicator.h"
 #include "train/comm/nccl/nccl_communicator.h"
 
@@ -43,6 +44,7 @@ struct Environment {
   protocol::Encryption encryption = protocol::Encryption::kNone;
   comm::Algorithm algorithm = comm::Algorithm::kAuto;
   std::string checkpoint_directory;
+  checkpoint::Client checkpoint_client;
   std::uint64_t checkpoint_every = 0;  // steps; 0: only at the end
   std::size_t checkpoint_keep = 3;
   std::chrono::milliseconds checkpoint_timeout{60'000};  // for the last write at the end

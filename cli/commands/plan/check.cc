@@ -149,11 +149,12 @@ int conclude(const CheckFindings& findings) {
 
 Status look_at_checkpoints(const RunConfig& config, const RunPlan& plan) {
   const std::string& run = plan.settings.run_name;
-  const std::string directory = checkpoint_directory_of(config, run);
-  if (directory.empty()) return {};
-  if (Status writable = try_checkpoint_directory(directory); !writable.ok()) return writable;
+  CheckpointPlace place = checkpoint_place_of(config.checkpoint);
+  place.directory = checkpoint_directory_of(config, run);
+  if (place.directory.empty()) return {};
+  if (Status writable = try_checkpoint_directory(place); !writable.ok()) return writable;
   const auto run_directory = run_directory_of(run);
-  return may_claim({.directory = directory,
+  return may_claim({.place = place,
                     .run = run,
                     .run_directory = run_directory.ok() ? *run_directory : "",
                     .adopts = config.checkpoint.adopt});

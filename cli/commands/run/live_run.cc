@@ -175,30 +175,40 @@ int LiveRun::run() {
 
 // Before anything starts. Directories of other machines are looked at by their workers.
 Status LiveRun::look_at_checkpoints() const {
-  const std::string& directory = config_.checkpoint.directory;
-  if (directory.empty() || !plan_.all_local || start_ == RunStart::kTakeOver) return {};
+  const CheckpointPlace place = checkpoint_place_of(config_.checkpoint);
+  if (place.directory.empty() || !plan_.all_local || start_ == RunStart::kTakeOver) return {};
   if (start_ == RunStart::kStartAgain) {
     const auto saved = saved_step(directory_ + "/" + control::kJournalName);
-    if (Status there = require_checkpoints(directory, saved, plan_.settings.run_name); !there.ok()) return there;
+    if (Status there = require_checkpoints(place, saved, plan_.settings.run_name); !there.ok()) return there;
   }
-  return try_checkpoint_directory(directory);
+  return try_checkpoint_directory(place);
 }
 
-// Of a directory that this machine sees, too.
+// Of a place that this machine sees, too.
 Status LiveRun::claim_checkpoints() {
   std::error_code ignored;
-  const auto directory = std::filesystem::absolute(config_.checkpoint.directory, ignored).lexically_normal();
-  const bool visible = plan_.all_local || std::filesystem::is_directory(directory, ignored);
-  if (config_.checkpoint.directory.empty() || !visible) return {};
+  CheckpointPlace place = checkpoint_place_of(config_.checkpoint);
+  if (place.directory.empty()) return {};
+  if (!place.is_remote()) {
+    place.directory = std::filesystem::absolute(place.directory, ignored).lexically_normal().string();
+    if (!plan_.all_local && !std::filesystem::is_directory(place.directory, ignored)) return {};
+  }
   claim_ = std::make_unique<CheckpointClaim>(
       io_,
-      ClaimRequest{.directory = directory.string(),
+      ClaimRequest{.place = place,
                    .run = plan_.settings.run_name,
                    .run_directory = directory_,
                    .adopts = config_.checkpoint.adopt,
                    .continues = start_ == RunStart::kStartAgain},
       [this](const std::string& text) { output_->tell(core::Tell::Level::kWarning, text); });
-  if (Status taken = claim_->take(); !taken.ok()) return taken;
+  if (Status taken = claim_->take(); !taken.ok()) {
+    if (taken.error().code == ErrorCode::kRefused || plan_.all_local) return taken;
+    // Its workers may reach what this machine does not.
+    output_->tell(core::Tell::Level::kWarning,
+                  "whose " + place.directory + " is was not looked at: " + taken.error().message);
+    claim_.reset();
+    return {};
+  }
   claim_->keep();
   return {};
 }

@@ -20,6 +20,7 @@
 #include "launcher/input_file.h"
 #include "supervisor/core/pure/message_text.h"
 #include "supervisor/policy/observer.h"
+#include "supervisor/protocol/remote_place.h"
 
 namespace elastictrain::cli {
 namespace {
@@ -292,7 +293,14 @@ void add_library_settings(const RunConfig& config, std::vector<std::string>& env
   }
   if (!config.log.step_directory.empty()) add("ELASTICTRAIN_STEP_LOG", absolute(config.log.step_directory));
   if (!config.checkpoint.directory.empty()) {
-    add("ELASTICTRAIN_CHECKPOINT_DIR", absolute(config.checkpoint.directory));
+    const CheckpointConfig& checkpoint = config.checkpoint;
+    const bool is_remote = protocol::is_remote_place(checkpoint.directory);
+    add("ELASTICTRAIN_CHECKPOINT_DIR", is_remote ? checkpoint.directory : absolute(checkpoint.directory));
+    if (is_remote) {
+      const bool is_path = checkpoint.client.find('/') != std::string::npos;
+      add("ELASTICTRAIN_CHECKPOINT_CLIENT", is_path ? absolute(checkpoint.client) : checkpoint.client);
+      add("ELASTICTRAIN_CHECKPOINT_CLIENT_TIMEOUT_MS", std::to_string(checkpoint.client_timeout_ms));
+    }
     add("ELASTICTRAIN_CHECKPOINT_EVERY", std::to_string(config.checkpoint.interval_steps));
     add("ELASTICTRAIN_CHECKPOINT_KEEP", std::to_string(config.checkpoint.keep));
     add("ELASTICTRAIN_CHECKPOINT_TIMEOUT_MS", std::to_string(config.checkpoint.timeout_ms));

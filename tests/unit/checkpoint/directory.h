@@ -20,6 +20,16 @@ namespace elastictrain::checkpoint::test {
 
 namespace fs = std::filesystem;
 
+// The same tests are run with a directory and with a client program (client.sh), whose places are directories, too.
+inline const char* client_program() {
+  return ::getenv("ELASTICTRAIN_TEST_CLIENT");
+}
+
+inline Store store_at(const std::string& path) {
+  const char* const program = client_program();
+  return program == nullptr ? Store(path) : Store("dir://" + path, {program, std::chrono::seconds(60)});
+}
+
 class Directory {
  public:
   const std::string& path() const { return directory_.path; }

@@ -36,8 +36,10 @@ struct Numbered {
 };
 
 void write_in_pieces(const std::string& directory, const Numbered& source, std::size_t first, std::size_t piece) {
-  auto file = NewFile::create(directory, "whole", "whole.tmp");
-  REQUIRE(file.ok());
+  const auto target = make_directory_target(directory);
+  auto created = target->create("whole", "whole.tmp", source.size);
+  REQUIRE(created.ok());
+  Sink* const file = created->get();
   REQUIRE(file->write(source.from(0, first)).ok());
   for (std::size_t offset = first; offset < source.size; offset += piece) {
     REQUIRE(file->write(source.from(offset, piece)).ok());
@@ -46,8 +48,8 @@ void write_in_pieces(const std::string& directory, const Numbered& source, std::
   REQUIRE(file->publish().ok());
 }
 
-bool holds(const std::string& path, const Numbered& source) {
-  const auto read = read_whole(path, source.size + 1);
+bool holds(const std::string& directory, const Numbered& source) {
+  const auto read = read_whole(*make_directory_target(directory), "whole", source.size + 1);
   REQUIRE(read.ok());
   return read->size() == source.size && std::equal(read->begin(), read->end(), source.bytes.get());
 }
@@ -60,7 +62,7 @@ TEST_CASE("aligned and other pieces become one file") {
       CAPTURE(piece);
       Directory directory;
       write_in_pieces(directory.path(), source, first, piece);
-      CHECK(holds(directory.path() + "/whole", source));
+      CHECK(holds(directory.path(), source));
     }
   }
 }
@@ -76,7 +78,7 @@ TEST_CASE("a file system in memory takes the same pieces") {
   const std::string directory = name;
   const Numbered source(20 * kDirectAlignment + 1);
   write_in_pieces(directory, source, kDirectAlignment, 4 * kDirectAlignment);
-  CHECK(holds(directory + "/whole", source));
+  CHECK(holds(directory, source));
   ::unlink((directory + "/whole").c_str());
   ::rmdir(name);
 }

@@ -58,7 +58,8 @@ TEST_CASE("a manifest comes back as it was written") {
 TEST_CASE("the text of a manifest and of a fence is as ever") {
   const auto checksum_of_text = [](const std::string& text) { return checksum_of(bytes_of(text)); };
   CHECK(checksum_of_text(to_json(example())) == "f24e030e9e08743b1936b6546ce83641");
-  CHECK(checksum_of_text(to_json(FenceRecord{{5, 41}, {{2, 10}, {5, 41}}, "run"})) == "aad85d9d5552e4fedbd1b7e03290e276");
+  CHECK(checksum_of_text(to_json(FenceRecord{{5, 41}, {{2, 10}, {5, 41}}, "run"})) ==
+        "aad85d9d5552e4fedbd1b7e03290e276");
 }
 
 TEST_CASE("a run's name may be anything") {

@@ -1,0 +1,99 @@
+// A client program that does not do what it should: what is told of it, and that nothing waits for it for ever.
+#include <doctest/doctest.h>
+#include <stdlib.h>
+
+#include <string>
+
+#include "directory.h"
+#include "supervisor/protocol/remote_place.h"
+#include "tests/support/contains.h"
+#include "train/checkpoint/client_target.h"
+
+namespace elastictrain::checkpoint::test {
+namespace {
+
+using elastictrain::test::contains;
+
+class Fault {
+ public:
+  explicit Fault(const char* name) { ::setenv("CLIENT_FAULT", name, 1); }
+  ~Fault() { ::unsetenv("CLIENT_FAULT"); }
+};
+
+Store store_with(const Directory& directory, std::chrono::milliseconds timeout = std::chrono::seconds(60)) {
+  return Store("dir://" + directory.path(), {CLIENT_PROGRAM, timeout});
+}
+
+std::string problem_of(const Store& store) {
+  const auto listing = store.list();
+  return listing.ok() ? "none" : listing.error().message;
+}
+
+TEST_CASE("what a client says on standard error is told, with the place and its status") {
+  const Directory directory;
+  const Fault fault("fail");
+  const std::string problem = problem_of(store_with(directory));
+  CHECK(contains(problem, "dir://" + directory.path() + ": the client"));
+  CHECK(contains(problem, "ended with status 3: An error occurred (AccessDenied): no credentials"));
+  CHECK(contains(save(store_with(directory), {1, 1}).error().message, "AccessDenied"));
+}
+
+TEST_CASE("a client that does not end is ended") {
+  const Directory directory;
+  const Fault fault("hang");
+  const auto store = store_with(directory, std::chrono::milliseconds(200));
+  CHECK(contains(problem_of(store), "had not done within 200 ms (checkpoint.client_timeout_ms)"));
+}
+
+TEST_CASE("a client that reads nothing costs the checkpoint and no signal") {
+  const Directory directory;
+  const auto store = store_with(directory);
+  REQUIRE(save(store, {1, 1}).ok());
+  const Fault fault("deaf");
+  CHECK(contains(save(store, {1, 2}).error().message, "ended with status 5"));
+  CHECK(store.list()->manifests.size() == 1);
+}
+
+TEST_CASE("a list that is none is refused with its first line") {
+  const Directory directory;
+  const Fault fault("rubbish");
+  CHECK(contains(problem_of(store_with(directory)), "lines \"BYTES NAME\", not \"2026-01-01 Total: 3\""));
+}
+
+TEST_CASE("a file that comes in half is no checkpoint") {
+  const Directory directory;
+  const auto store = store_with(directory);
+  REQUIRE(save(store, {1, 1}).ok());
+  const Fault fault("half");
+  State state;
+  std::vector<std::string> skipped;
+  const auto loaded = store_with(directory).load_newest(state.buffers, 0, {}, skipped);
+  REQUIRE_FALSE(loaded.ok());
+  CHECK(contains(loaded.error().message, "it is shorter than expected"));
+}
+
+TEST_CASE("a client that is not there is named, with what to do") {
+  const Store store("s3://bucket/run", {"/nonexistent/client", std::chrono::seconds(1)});
+  CHECK(contains(problem_of(store), "the client /nonexistent/client cannot be run: No such file"));
+  CHECK(contains(problem_of(store), "set checkpoint.client"));
+}
+
+TEST_CASE("manifests are read once, however often checkpoints are listed") {
+  const Directory directory;
+  const auto store = store_with(directory);
+  REQUIRE(save(store, {1, 1}).ok());
+  CHECK(store.list()->manifests.size() == 1);
+  const Fault fault("half");  // of what is read from now on
+  CHECK(store.list()->manifests.size() == 1);
+  CHECK_FALSE(store_with(directory).list()->problems.empty());
+}
+
+TEST_CASE("a place is remote if it begins with a scheme") {
+  CHECK(protocol::is_remote_place("s3://bucket/prefix"));
+  CHECK(protocol::is_remote_place("rclone://remote/path"));
+  for (const char* path : {"", "/runs/a", "runs/a", "C:/runs", "://x", "a b://x", "./s3://x"})
+    CHECK_FALSE(protocol::is_remote_place(path));
+}
+
+}  // namespace
+}  // namespace elastictrain::checkpoint::test
