@@ -82,6 +82,8 @@ def main():
             loss = (model(x) - y).square().mean()
             loss.backward()
             norms = norms + nn.utils.clip_grad_norm_(model.parameters(), 0.5)
+            for group in optimizer.param_groups:
+                group["lr"] = 0.01
             optimizer.step()
             time.sleep(PAUSE_S)
         error = evaluate(model, samples, targets)

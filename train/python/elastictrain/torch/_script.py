@@ -305,7 +305,7 @@ class Script:
         self._is_making = True
         for watch in getattr(self.model, "watches", ()):
             watch.remove()
-        known = [self.model, *optimizers, *self.found["wrapper"], *state.values()]
+        known = [self.model, self.model.module, *optimizers, *self.found["wrapper"], *state.values()]
         held = [] if self.has_adapter or here is not None else self._held(known)
         state.update({f"held{number}": one for number, one in enumerate(held)})
         plan = Plan(self.model.module, optimizers, dataset, data, State({**state, **self.state}), warm_up, order=order,

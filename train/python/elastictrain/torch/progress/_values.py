@@ -83,6 +83,8 @@ def _feed(hashed: Any, value: Any, depth: int) -> bool:
 
 
 def _feed_numbers(hashed: Any, value: Any) -> bool:
+    if isinstance(value, torch.nn.Parameter):
+        return False
     value = local(value)
     if isinstance(value, torch.Tensor):
         if type(value) is not torch.Tensor or value.layout is not torch.strided or value.numel() > WHOLE_TENSOR:
