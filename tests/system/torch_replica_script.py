@@ -63,7 +63,8 @@ def main():
     dist.init_process_group("gloo")
     rank = dist.get_rank()
     model = make_model()
-    optimizer = torch.optim.AdamW(model.parameters(), lr=0.01)
+    parts = [[one for one in model.parameters() if (one.dim() > 1) is is_matrix] for is_matrix in (True, False)]
+    optimizer = torch.optim.AdamW([{"params": part} for part in parts], lr=0.01)
     generator = torch.Generator().manual_seed(3)
     samples, targets = torch.randn(301, 20, generator=generator), torch.randn(301, 1, generator=generator)
     dataset = TensorDataset(samples, targets)
@@ -83,7 +84,7 @@ def main():
             loss.backward()
             norms = norms + nn.utils.clip_grad_norm_(model.parameters(), 0.5)
             for group in optimizer.param_groups:
-                group["lr"] = 0.01
+                group["lr"] = 0.01 / (1 + epoch // 3)  # by what a newcomer does not know before this step's update
             optimizer.step()
             time.sleep(PAUSE_S)
         error = evaluate(model, samples, targets)

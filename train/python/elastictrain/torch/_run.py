@@ -108,8 +108,8 @@ class ElasticRun:
         for optimizer in plan.optimizers:
             _optimizers.create_state(optimizer)
             self._hooks += _optimizers.refuse_other_parameters(optimizer, plan.model.named_parameters())
-        rates = [_optimizers.ScaledRates(optimizer, lambda: float(self.session.learning_rate_factor))
-                 for optimizer in plan.optimizers]
+        rates = self._rates = [_optimizers.ScaledRates(optimizer, lambda: float(self.session.learning_rate_factor))
+                               for optimizer in plan.optimizers]
         self._hooks += [hook for rate in rates for hook in rate.hooks]
         self._objects = list(plan.state.shared.values())
         objects = {**plan.state.shared, "progress": Progress(self), **({} if plan.order is None else {"order": plan.order})}

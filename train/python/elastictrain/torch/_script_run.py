@@ -7,7 +7,7 @@ from typing import Any, Dict, Iterator, List, Optional, Tuple
 
 import torch
 
-from . import _exchange
+from . import _exchange, _optimizers
 from ._aside import Aside
 from ._buffers import Buffers
 from ._held import Held, Unchanged
@@ -152,10 +152,13 @@ class ScriptRun(ElasticRun):
 
     @property
     def extras(self) -> Tuple[Any, Any]:
-        """Reads and replaces what of a script's progress the run itself holds."""
+        """Reads and replaces what of a script's progress the run itself holds. The groups of the optimizers: what the script has set
+        in them behind the backward pass, of the step of the others."""
+        groups = [_optimizers.hyperparameters(*pair) for pair in zip(self._optimizers, self._rates)]
+
         def read() -> Any:
             return {"lengths": self._lengths.state(), "samples": (self.samples_used, self.samples_with_open_step),
-                    "left_out": self._left_out, **self.tail.values()}
+                    "left_out": self._left_out, "groups": [own() for own, _ in groups], **self.tail.values()}
 
         def write(values: Any) -> None:
             self._lengths.set_state(values["lengths"])
@@ -164,6 +167,9 @@ class ScriptRun(ElasticRun):
                 self.tail.go_back_to(values)
                 self._keep_held()
                 self._used_before, self.samples_in_epoch = values["samples"]
+            else:
+                for (_, replace), held in zip(groups, values.get("groups", [])):
+                    replace(held)
 
         return read, write
 
