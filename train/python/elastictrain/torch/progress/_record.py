@@ -291,7 +291,7 @@ class Recorder:
 
     def _note_unsendable(self, path: Path, error: Exception) -> None:
         reached = self.found.search.resolve(path)
-        if isinstance(reached, Node) and (reached.kind == "opaque" or _only_shows(reached.value)):
+        if isinstance(reached, Node) and (reached.kind == "opaque" or _only_shows(reached.value) or _is_over(reached.value)):
             self._unseen.append(f"{_search.text_of(path, self.stack)} ({type(reached.value).__name__})")
         else:
             self._problem(path, f"cannot be handed over ({type(error).__name__}: {str(error)[:100]})")
@@ -300,6 +300,11 @@ class Recorder:
 def _only_shows(value: Any) -> bool:
     """A bar of progress."""
     return any(kind.__module__.partition(".")[0] in BARS for kind in type(value).__mro__)
+
+
+def _is_over(value: Any) -> bool:
+    """A thread that did something, such as a loader's for the next batch."""
+    return isinstance(value, threading.Thread) and not value.is_alive()
 
 
 def _copied(state: Dict[str, Any]) -> Dict[str, Any]:
