@@ -1,4 +1,6 @@
-"""A script of somebody who knows torchrun: FSDP2 over copies by parts, evaluation, a log, checkpoints. ET_FAULT: what cannot be."""
+"""A script of somebody who knows torchrun: FSDP2 over copies by parts, evaluation, a log, checkpoints. ET_FAULT: what cannot be.
+ET_DATA: data of its own, in several forms; what each process has trained on is in the files seen-PID, in which elastictrain has no part.
+"""
 
 import os
 import pathlib
@@ -12,7 +14,7 @@ from torch import nn
 from torch.distributed.checkpoint.state_dict import StateDictOptions, get_model_state_dict
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import fully_shard
-from torch.utils.data import DataLoader, TensorDataset
+from torch.utils.data import DataLoader, IterableDataset, TensorDataset
 from torch.utils.data.distributed import DistributedSampler
 
 FAULT = os.environ.get("ET_FAULT", "")
@@ -42,12 +44,42 @@ def make_model():
     return model
 
 
+def passed_on(batches):
+    """As a bar of progress does."""
+    for batch in batches:
+        yield batch
+
+
 def own_batches(samples, targets):
-    """ET_DATA: divided by rank and world size, or drawn by each process."""
+    """Divided by rank and world size, or drawn by each process."""
     for number in range(20):
-        place = number * dist.get_world_size() + dist.get_rank() if OWN_DATA == "divided" else int.from_bytes(os.urandom(4), "big")
+        place = number * dist.get_world_size() + dist.get_rank() if OWN_DATA != "drawn" else int.from_bytes(os.urandom(4), "big")
         chosen = range(4 * place % 297, 4 * place % 297 + 4)
         yield samples[chosen], targets[chosen]
+
+
+class Stream(IterableDataset):
+    def __init__(self, samples, targets):
+        self.samples, self.targets, self.rank, self.world_size = samples, targets, dist.get_rank(), dist.get_world_size()
+
+    def __iter__(self):
+        for place in range(self.rank, 20 * self.world_size, self.world_size):
+            yield self.samples[4 * place:4 * place + 4], self.targets[4 * place:4 * place + 4]
+
+
+class Feed:
+    """Asked for each batch."""
+
+    def __init__(self, samples, targets):
+        self.samples, self.targets, self.place, self.world_size = samples, targets, dist.get_rank(), dist.get_world_size()
+
+    def batch(self):
+        place = self.place
+        self.place += self.world_size
+        if place >= 20 * self.world_size:
+            self.place = dist.get_rank()
+            raise StopIteration
+        return self.samples[4 * place:4 * place + 4], self.targets[4 * place:4 * place + 4]
 
 
 def evaluate(model, samples, targets):
@@ -71,22 +103,43 @@ def main():
     sampler = DistributedSampler(dataset)
     loader = DataLoader(dataset, batch_size=4, sampler=sampler)
     log = open(os.path.join(FOLDER, f"log-{rank}.txt"), "w", buffering=1)
-    norms = 0
+    norms = loss = 0
+    seen = os.open(os.path.join(FOLDER, f"seen-{os.getpid()}"), os.O_CREAT | os.O_WRONLY) if OWN_DATA else None
+    feed = Feed(samples, targets)
     grad_accum_steps = 2 if FAULT == "setting" else 1  # noqa: F841
     evaluate(model, samples, targets)
+
+    def train(epoch, x, y):
+        nonlocal norms, loss
+        if FAULT == "accumulation":
+            model.set_requires_gradient_sync(False)
+        optimizer.zero_grad()
+        loss = (model(x) - y).square().mean()
+        loss.backward()
+        norms = norms + nn.utils.clip_grad_norm_(model.parameters(), 0.5)
+        for group in optimizer.param_groups:
+            group["lr"] = 0.01 / (1 + epoch // 3)  # by what a newcomer does not know before this step's update
+        optimizer.step()
+        if seen is not None:
+            os.write(seen, f"{epoch} {int((samples == x[0]).all(1).nonzero()[0]) // 4}\n".encode())
+        time.sleep(PAUSE_S)
+
     for epoch in range(EPOCHS):
         sampler.set_epoch(epoch)
-        for x, y in loader if OWN_DATA == "" else own_batches(samples, targets):
-            if FAULT == "accumulation":
-                model.set_requires_gradient_sync(False)
-            optimizer.zero_grad()
-            loss = (model(x) - y).square().mean()
-            loss.backward()
-            norms = norms + nn.utils.clip_grad_norm_(model.parameters(), 0.5)
-            for group in optimizer.param_groups:
-                group["lr"] = 0.01 / (1 + epoch // 3)  # by what a newcomer does not know before this step's update
-            optimizer.step()
-            time.sleep(PAUSE_S)
+        if OWN_DATA in ("next", "called"):
+            one_by_one = own_batches(samples, targets)
+            while True:
+                try:
+                    x, y = next(one_by_one) if OWN_DATA == "next" else feed.batch()
+                except StopIteration:
+                    break
+                train(epoch, x, y)
+        else:
+            streamed = DataLoader(Stream(samples, targets), batch_size=None)
+            for x, y in passed_on(loader) if OWN_DATA == "" else streamed if OWN_DATA == "streamed" else own_batches(samples, targets):
+                train(epoch, x, y)
+        shown = loss.detach().clone()
+        dist.all_reduce(shown)
         error = evaluate(model, samples, targets)
         whole = get_model_state_dict(model, options=StateDictOptions(full_state_dict=True))
         dcp.save({"model": get_model_state_dict(model)}, checkpoint_id=os.path.join(FOLDER, "parts"))
@@ -95,6 +148,7 @@ def main():
             appended.write(f"epoch {epoch}\n")
         if rank == 0:
             print(f"epoch {epoch}: error {error:.6f}, norms {float(norms.full_tensor()):.6f}", flush=True)
+            print(f"epoch {epoch}: loss {shown.item() / dist.get_world_size():.6f}", flush=True)
             torch.save(whole, os.path.join(FOLDER, "whole.pt"))
     dist.destroy_process_group()
     print(f"rank {rank} is done", file=sys.stderr, flush=True)

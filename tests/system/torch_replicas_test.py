@@ -32,6 +32,25 @@ for epoch in range(3):
 found = torch.load(sys.argv[1])
 print(max((found[name] - value).abs().max().item() for name, value in model.state_dict().items()))
 """
+REFERENCE_OF_OWN_DATA = """
+import sys, torch
+from torch import nn
+torch.manual_seed(1)
+model = nn.Sequential(nn.Linear(20, 33), nn.Tanh(), nn.Linear(33, 31), nn.LayerNorm(31), nn.Tanh(), nn.Linear(31, 1))
+optimizer = torch.optim.AdamW(model.parameters(), lr=0.01)
+generator = torch.Generator().manual_seed(3)
+samples, targets = torch.randn(301, 20, generator=generator), torch.randn(301, 1, generator=generator)
+for epoch in range(3):
+    for begin in range(0, 160, 16):
+        optimizer.zero_grad()
+        loss = (model(samples[begin:begin + 16]) - targets[begin:begin + 16]).square().mean()
+        loss.backward()
+        nn.utils.clip_grad_norm_(model.parameters(), 0.5)
+        optimizer.step()
+    print(loss.item())
+found = torch.load(sys.argv[1])
+print(max((found[name] - value).abs().max().item() for name, value in model.state_dict().items()))
+"""
 READ_BY_THREE = """
 import sys, elastictrain.torch
 here = elastictrain.torch.replica(3)
@@ -251,15 +270,89 @@ class Scripts(Case):
             norms = [float(norm) for norm in re.findall(r"norms ([\d.]+)", run.text())]
             self.assertEqual(norms, sorted(norms), "what the script adds up goes on")
 
-    def test_replicas_of_a_script_with_data_of_its_own_do_not_train_on_the_same(self):
-        variables = {"ET_EPOCHS": 1000000, "ET_PAUSE_S": 0.02}
+    def test_replicas_take_turns_in_data_that_are_divided_by_rank(self):
+        """Each batch is trained on once in an epoch, whoever comes and goes, but for those that a killed replica had."""
+        for form in ("divided", "next", "streamed", "called"):
+            variables = {"ET_EPOCHS": 1000000, "ET_PAUSE_S": 0.02, "ET_DATA": form}
+            variables.update({"ELASTICTRAIN_BATCHES": "__main__:Feed.batch"} if form == "called" else {})
+            with self.subTest(form), tempfile.TemporaryDirectory() as folder:
+                with script_run((1, 1, 3), {**variables, "ET_FOLDER": folder}) as run:
+                    run.wait_size(1, START_S)
+                    run.wait_more_steps(20)
+                    first = pids(run.status())
+                    for size in (2, 3):
+                        run.do("resize", run.name, size)
+                        run.wait_size(size, START_S)
+                        run.wait_more_steps(20)
+                    victim = [pid for pid in pids(run.status()) if pid not in first][0]
+                    os.kill(victim, signal.SIGKILL)
+                    run.wait_status(lambda s: s.get("world_size") == 3 and victim not in pids(s), START_S, "the replacement")
+                    run.wait_more_steps(20)
+                    first += others_of(first[0])
+                    run.do("resize", run.name, 1)
+                    run.wait_size(1, START_S)
+                    run.wait_more_steps(20)
+                    self.assertEqual(pids(run.status()), first[:1])
+                    run.do("stop", run.name, timeout=60)
+                    run.wait(END_S)
+                    run.wait_no_processes()
+                    self.assert_audit_clean(run)
+                missing = self.assert_each_once(folder, lambda pid: 0 if pid in first else 2)
+                self.assertLessEqual(missing, 4, "of two processes: a step that the killed replica did not note, one that was begun with it")
+
+    def test_a_stopped_run_goes_on_in_data_of_its_own(self):
+        with tempfile.TemporaryDirectory() as folder, tempfile.TemporaryDirectory() as checkpoints:
+            with script_run((2, 2, 2), {"ET_FOLDER": folder, "ET_EPOCHS": 1000000, "ET_PAUSE_S": 0.02, "ET_DATA": "divided"},
+                            checkpoint={"directory": checkpoints}) as run:
+                run.wait_size(2, START_S)
+                run.wait_more_steps(25)
+                first = [pid for leader in pids(run.status()) for pid in (leader, *others_of(leader))]
+                run.do("stop", run.name, timeout=60)
+                run.wait(END_S)
+                run.resume()
+                run.wait_size(2, START_S)
+                run.wait_more_steps(25)
+                run.do("stop", run.name, timeout=60)
+                run.wait(END_S)
+                run.wait_no_processes()
+            self.assertEqual(self.assert_each_once(folder, lambda pid: 0 if pid in first else 1), 0)
+
+    def assert_each_once(self, folder, passes_apart):
+        """Returns the number of batches that were left out. `passes_apart`: of a process, which count nowhere."""
+        places, processes = {}, 0
+        for name in os.listdir(folder):
+            if name.startswith("seen-"):
+                processes += 1
+                with open(os.path.join(folder, name)) as seen:
+                    for line in seen.read().splitlines()[passes_apart(int(name[len("seen-"):])):]:
+                        epoch, place = map(int, line.split())
+                        places.setdefault((epoch, place % 2), []).append(place // 2)
+        self.assertGreaterEqual(processes, 8)
+        for key, found in places.items():
+            self.assertEqual(len(found), len(set(found)), f"(epoch, process) {key}: {sorted(found)}")
+        return sum(max(found) + 1 - len(found) for found in places.values())
+
+    def test_two_replicas_with_data_of_their_own_train_the_model_of_one_process(self):
         with tempfile.TemporaryDirectory() as folder:
-            with script_run((1, 1, 2), {**variables, "ET_FOLDER": folder, "ET_DATA": "divided"}) as run:
+            with script_run((2, 2, 2), {"ET_FOLDER": folder, "ET_DATA": "divided"}) as run:
+                self.assertEqual(run.wait(START_S), 0, run.text()[-2000:])
+                run.wait_no_processes()
+                self.assert_audit_clean(run)
+            saved = os.path.join(folder, "whole.pt")
+            *_, apart = subprocess.run([PYTHON, "-c", REFERENCE_OF_OWN_DATA, saved], capture_output=True, text=True,
+                                            check=True).stdout.split()
+            self.assertLess(float(apart), 1e-5)
+
+    def test_replicas_whose_batches_are_the_same_do_not_train(self):
+        variables = {"ET_EPOCHS": 1000000, "ET_PAUSE_S": 0.02}
+        sentence = "this replica trains on the same batch as another one in the same step"
+        with tempfile.TemporaryDirectory() as folder:
+            with script_run((1, 1, 2), {**variables, "ET_FOLDER": folder, "ET_DATA": "called"}) as run:
                 run.wait_size(1, START_S)
                 first = pids(run.status())
                 run.do("resize", run.name, 2)
                 run.wait_status(lambda s: run.events("grow_refused"), START_S, "that it stays at its size")
-                self.assertIn("this replica trains on the same batch as another one in the same step", run.events("grow_refused")[0]["reason"])
+                self.assertIn(sentence, run.events("grow_refused")[0]["reason"])
                 run.wait_size(1, START_S)
                 run.wait_more_steps(5)
                 self.assertEqual(pids(run.status()), first)
@@ -270,9 +363,12 @@ class Scripts(Case):
                 members = pids(run.status())
                 run.wait_more_steps(20)
                 self.assertEqual(pids(run.status()), members)
-            with script_run((2, 2, 2), {**variables, "ET_FOLDER": folder, "ET_DATA": "divided"}) as run:
+            with script_run((2, 2, 2), {**variables, "ET_FOLDER": folder, "ET_DATA": "called"}) as run:
                 self.assertEqual(run.wait(START_S), 1, run.text()[-2000:])
-                self.assertIn("this replica trains on the same batch as another one in the same step", run.text())
+                self.assertIn(sentence, run.text())
+            with script_run((1, 1, 1), {**variables, "ET_FOLDER": folder, "ELASTICTRAIN_BATCHES": "__main__:feed"}) as run:
+                self.assertEqual(run.wait(START_S), 1, run.text()[-2000:])
+                self.assertIn("ELASTICTRAIN_BATCHES=__main__:feed: there is no such function when the model is divided", run.text())
 
     def test_a_stopped_run_goes_on(self):
         with tempfile.TemporaryDirectory() as folder, tempfile.TemporaryDirectory() as checkpoints:

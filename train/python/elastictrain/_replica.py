@@ -74,6 +74,7 @@ class Replica:
     def __init__(self, index: int, size: int, channels: List[Channel]) -> None:
         self.index, self.size, self.channels = index, size, channels
         self.rank_of_worker = os.environ.get("RANK")  # at its start; what the program may see is another one
+        self.workers_at_start = int(os.environ.get("WORLD_SIZE") or "1")
         self.follower: Any = None  # the session of a process that is not the first one
         self.watch: Optional["Watch"] = None  # of the first process
 

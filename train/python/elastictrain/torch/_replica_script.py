@@ -20,6 +20,7 @@ from . import _replica
 from ._group_board import own_rank
 from ._imports import after_import
 from ._script import ACCUMULATES_IN_REPLICA, script
+from ._turns import Turns
 from .progress._hook import is_own_file
 from .. import _replica as _processes
 from ..errors import ElasticError
@@ -31,6 +32,7 @@ def begin() -> None:
     size = _replica.size_of_run() or 1
     if size > 1:
         _, _store = _replica.begin(size)
+        script.opened = Turns(script)
 
 
 _store: Any = None  # of the replica's processes
@@ -166,6 +168,7 @@ class ShardedModel:
         run = script.run
         if run is not None and run.takeover is not None and not script.counts_samples and torch.is_grad_enabled():
             run.takeover.batch = _tensors_of(inputs)
+            script.opened.note_pass(run)
 
     def release(self) -> None:
         for hook in (self.hook, *self.watches):
@@ -221,6 +224,7 @@ def _note(module: nn.Module) -> None:
     if not any(id(module) == id(part) for other in _divided for part in other.module.modules()):
         _divided.append(ShardedModel(module))
     script.model = _divided[-1]
+    script.opened.name_function()
 
 
 # --- What the script prints and saves

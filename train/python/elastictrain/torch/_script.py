@@ -66,7 +66,7 @@ class Script:
         self._passed_before_start = False
         self._asked: "weakref.WeakSet[DataLoader]" = weakref.WeakSet()  # for their lengths, before the training
         self._epoch = -1  # the script's, counted by its passes over the training loader, where it has an adapter
-        self.opened = _streams.Opened(self._may_train)
+        self.opened: Any = _streams.Opened(self._may_train)  # or _turns.Turns
         self._is_making = False  # a run
         self._updated_alone = False  # with gradients of this worker only
 
@@ -164,6 +164,12 @@ class Script:
         """On what it iterates over now."""
         is_own_thread = threading.get_ident() == self.thread
         return is_own_thread and torch.is_grad_enabled() and (self.model is None or self._is_in_training_mode())
+
+    @property
+    def trains_on_own(self) -> bool:
+        """What the script draws now is a batch that it trains on, of data that are its own."""
+        is_ready = self.run is not None or (self.is_initialized and bool(self._optimizers()))
+        return is_ready and not self.counts_samples and self._is_in_training_mode()
 
     def is_training(self, loader: DataLoader) -> bool:
         """Whether the batches that this loader is asked for now are the run's."""
@@ -288,7 +294,9 @@ class Script:
         run = self._make(None, Data(1, MANY_EPOCHS))
         streams = run.takeover.streams if run.takeover is not None else None
         obstacle = self.opened.obstacle or (streams.obstacle if streams is not None else "")
-        if streams is not None and streams.is_carried:
+        if getattr(self.opened, "name", ""):
+            self._say(run, self.opened.said())
+        elif streams is not None and streams.is_carried:
             self._say(run, f"carried: each worker's position in its {streams.names} is part of the state")
         else:
             self._say(run, f"not counted{f', not carried ({obstacle})' if obstacle else ''}; each worker trains on what its script "

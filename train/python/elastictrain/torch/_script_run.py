@@ -181,6 +181,27 @@ class ScriptRun(ElasticRun):
 
     # --- A script whose data are its own
 
+    @property
+    def begins_together(self) -> bool:
+        """It is one of those with which the run began, and goes on from no checkpoint."""
+        return not self._is_newcomer and self.takeover is not None and not self.takeover.is_rehearsing
+
+    def turn(self) -> Tuple[int, int]:
+        """(place of this worker, number of workers) for a batch that the script draws now: in the step that begins here, where the one
+        before is complete."""
+        if self.is_rehearsing():
+            return 0, 1
+        if self._batch is None or (self._is_taken and self._gradients.reduced and self._is_updated):
+            self._peek()
+            self._leave_if_asked()
+            self.session.phase("data")
+        batch = self._batch
+        if batch is None or batch.local_samples * self.world_size == batch.global_samples:
+            return self._place
+        return self._place_before if batch.local_samples else (0, 1)  # with workers that have just joined
+
+    _place = _place_before = (0, 1)  # of this worker, in the open step and in the one before
+
     def before_pass(self, is_last: bool) -> None:
         """A forward pass begins whose gradients count. `is_last`: they are to be averaged behind its backward pass; otherwise
         they are added to those of the next pass."""
@@ -338,6 +359,7 @@ class ScriptRun(ElasticRun):
 
     def _open(self) -> None:
         super()._open()
+        self._place_before, self._place = self._place, (self.rank, self.world_size)
         self._is_updated = self._is_at_update = False
         is_announced = self._batch is not None and self.takeover is not None and self._aside.is_announced
         self._is_changed |= is_announced

@@ -34,9 +34,9 @@ TIMEOUT_S = 60.0
 LOOKS = (1, 2, 4, 8, 16)  # steps after a change in which a new worker compares its values with those of the others
 LOOK_TIMEOUT_S = 5.0
 _RECORD, _NONE = b"R", b"N"  # the first byte on the board; a reason follows the second
-SAME_BATCHES = ("this replica trains on the same batch as another one in the same step: the script's data are its own, and it divides them by "
-                "the rank and the world size of its replica. Train with one replica, or on a DataLoader whose samples have indices, "
-                "which are divided among all replicas")
+SAME_BATCHES = ("this replica trains on the same batch as another one in the same step: the script's data are its own, and what gives "
+                "their batches was not found. Name it by ELASTICTRAIN_BATCHES=MODULE:FUNCTION or MODULE:CLASS.METHOD, so that each replica "
+                "takes another one of them, or train with one replica")
 FIXED = "this script trains at a fixed size, and a run of it cannot be resumed: "
 
 

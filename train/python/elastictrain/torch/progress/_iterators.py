@@ -22,6 +22,22 @@ REPEATABLE = ("count", "repeat", "product", "permutations", "combinations")
 ITERTOOLS_ARE_OPEN = sys.version_info < (3, 14)
 
 
+class Passing:
+    """An iterator that gives what another one does. `over`: makes one like this one."""
+
+    def __init__(self, inner: Any) -> None:
+        self.inner = inner
+
+    def __iter__(self) -> "Passing":
+        return self
+
+    def __next__(self) -> Any:
+        return next(self.inner)
+
+    def over(self, inner: Any) -> "Passing":
+        return type(self)(inner)
+
+
 def is_iterator(value: Any) -> bool:
     return not isinstance(value, type) and hasattr(type(value), "__next__")
 
@@ -31,6 +47,8 @@ def kind_of(it: Any) -> Optional[str]:
     name, module = type(it).__name__, type(it).__module__
     if isinstance(it, types.GeneratorType):
         return "finished" if it.gi_frame is None else None
+    if isinstance(it, Passing):
+        return "passing"
     if module not in ("builtins", "itertools", "collections", "_collections") or module == "itertools" and not ITERTOOLS_ARE_OPEN:
         return None
     if name in SEQUENCES:
@@ -57,6 +75,8 @@ def operands_of(it: Any) -> List[Any]:
         return [value for value in gc.get_referents(it) if isinstance(value, (dict, set, frozenset, collections.deque))][:1]
     if kind in (None, "finished", "range", *REPEATABLE):
         return []
+    if kind == "passing":
+        return [it.inner]
     _, arguments, state = _reduced(it)
     if kind == "sequence":
         return list(arguments[:1]) if state is not None else []
@@ -73,6 +93,8 @@ def place_of(it: Any) -> Place:
     kind, operands = kind_of(it), operands_of(it)
     if kind in (None, "finished") or kind in ("sequence", "unordered") and not operands:
         return ("finished",)
+    if kind == "passing":
+        return ("passing",)
     if kind == "unordered":
         return ("unordered", type(it).__name__, len(operands[0]) - it.__length_hint__())
     _, arguments, state = _reduced(it)
@@ -105,6 +127,8 @@ def placed(it: Any, place: Place, operands: Sequence[Any]) -> Any:
     kind = place[0]
     if kind == "finished":
         return iter(())
+    if kind == "passing":
+        return it.over(operands[0])
     if kind == "range":
         return iter(place[1])
     if kind == "unordered":

@@ -53,6 +53,14 @@ def _iter(source: Any) -> Iterator[Any]:
 make_iterator = _iter  # what it yields feeds a loop of the script
 
 
+take_next = next  # of an iterator of the script
+
+
+def draw(*arguments: Any) -> Any:
+    """In place of next(). torch.compile sees the call as it was written."""
+    return next(*arguments) if _is_compiling() else take_next(*arguments)
+
+
 class Mark:
     """What a rewritten loop iterates over; afterwards it only knows whether the loop still runs."""
     __slots__ = ("_source", "_loop")

@@ -222,7 +222,7 @@ class Recorder:
                    for step, child in parent.edges.items() if child is node and self.found.number_of(parent) is not None]
         operands: Dict[int, Any] = {}
         for (_, number), child in node.edges.items():
-            if isinstance(child, Node) and self._is_running(child):
+            if isinstance(child, Node) and self._is_running(child) and not isinstance(node.value, _iterators.Passing):
                 self._problem(path, "the training runs inside a generator that enumerate, zip or the like draws from")
             slot = self.found.first.slots.get(path + (("r", number),))
             is_known = isinstance(child, Node) and self.found.number_of(child) is not None

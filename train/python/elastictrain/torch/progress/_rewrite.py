@@ -1,7 +1,7 @@
 """Rewrites the source of a script so that the progress of its loops and statements can be read and set.
 
 A `for` statement iterates over a mark of `_loops`, kept in a variable; so does the outermost loop of a generator expression,
-and `yield from`. A value that waits on the evaluation stack while a call runs (`total += step()`) becomes a variable, and
+and `yield from`; `next()` becomes a function of `_loops`. A value that waits on the evaluation stack while a call runs (`total += step()`) becomes a variable, and
 the order of evaluation stays. What cannot be rewritten in this way is noted by its lines. Bodies of classes and methods
 called `forward` (which torch traces) stay as they are. This module needs Python alone.
 """
@@ -12,7 +12,7 @@ from typing import Dict, Iterator, List, NamedTuple, Optional, Sequence, Set, Tu
 
 PREFIX = "_et_"  # of the variables that are added
 LOOP_PREFIX = PREFIX + "loop"
-IMPORTED = (("mark", "__et_mark__"), ("wrap", "__et_wrap__"), ("delegate", "__et_delegate__"))
+IMPORTED = (("mark", "__et_mark__"), ("wrap", "__et_wrap__"), ("delegate", "__et_delegate__"), ("draw", "__et_draw__"))
 LOOPS_MODULE = "elastictrain.torch.progress._loops"
 DRIVERS = frozenset(("list", "tuple", "set", "frozenset", "dict", "sum", "max", "min", "any", "all", "sorted", "reduce",
                      "deque", "join", "extend", "fromiter", "Counter"))  # functions that call others and gather what these return
@@ -43,6 +43,7 @@ def rewritten(source: Union[str, bytes], path: str) -> Rewritten:
     try:
         rewriter = _Rewriter()
         rewriter.visit(tree)
+        _Draws.change(tree)
         _add_import(tree)
         ast.fix_missing_locations(tree)
         code = compile(tree, path, "exec", dont_inherit=True)
@@ -141,6 +142,29 @@ def _lazily_driven(tree: ast.AST) -> Iterator[Tuple[int, int]]:
 
 
 # --- The rewriting
+
+class _Draws(ast.NodeTransformer):
+    """next(), where that is Python's own."""
+
+    @classmethod
+    def change(cls, tree: ast.Module) -> None:
+        names = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name) and not isinstance(node.ctx, ast.Load)}
+        names |= {node.arg for node in ast.walk(tree) if isinstance(node, ast.arg)}
+        names |= {node.asname or node.name for node in ast.walk(tree) if isinstance(node, ast.alias)}
+        methods = {id(part) for node in ast.walk(tree) if isinstance(node, ast.ClassDef) for part in node.body}
+        names |= {node.name for node in ast.walk(tree) if isinstance(node, ast.FunctionDef) and id(node) not in methods}
+        if "next" not in names:
+            cls().visit(tree)
+
+    def visit_FunctionDef(self, node: ast.FunctionDef) -> ast.AST:
+        return node if node.name == "forward" else self.generic_visit(node)
+
+    def visit_Call(self, node: ast.Call) -> ast.AST:
+        self.generic_visit(node)
+        if isinstance(node.func, ast.Name) and node.func.id == "next":
+            node.func = ast.copy_location(ast.Name("__et_draw__", ast.Load()), node.func)
+        return node
+
 
 class _Rewriter(ast.NodeTransformer):
     def __init__(self) -> None:
