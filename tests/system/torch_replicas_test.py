@@ -339,9 +339,13 @@ class Scripts(Case):
                 run.wait_no_processes()
                 self.assert_audit_clean(run)
             saved = os.path.join(folder, "whole.pt")
-            *_, apart = subprocess.run([PYTHON, "-c", REFERENCE_OF_OWN_DATA, saved], capture_output=True, text=True,
+            *losses, apart = subprocess.run([PYTHON, "-c", REFERENCE_OF_OWN_DATA, saved], capture_output=True, text=True,
                                             check=True).stdout.split()
             self.assertLess(float(apart), 1e-5)
+            shown = [float(loss) for loss in re.findall(r"epoch \d: loss ([\d.]+)", run.text())]
+            self.assertEqual(len(shown), 3)
+            for own, loss in zip(shown, losses):
+                self.assertAlmostEqual(own, float(loss), delta=1e-5, msg="it is that of all processes of all replicas")
 
     def test_replicas_whose_batches_are_the_same_do_not_train(self):
         variables = {"ET_EPOCHS": 1000000, "ET_PAUSE_S": 0.02}

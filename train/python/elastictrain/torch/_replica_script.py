@@ -10,13 +10,14 @@ import os
 import pathlib
 import shutil
 import sys
+import threading
 from typing import Any, Callable, List, Optional
 
 import torch
 from torch import distributed, nn
 from torch.futures import Future
 
-from . import _replica
+from . import _exchange, _replica
 from ._group_board import own_rank
 from ._imports import after_import
 from ._script import ACCUMULATES_IN_REPLICA, script
@@ -24,6 +25,7 @@ from ._turns import Turns
 from .progress._hook import is_own_file
 from .. import _replica as _processes
 from ..errors import ElasticError
+from ..session import RUNNING
 
 
 def begin() -> None:
@@ -51,6 +53,7 @@ def install() -> None:
         for module in (distributed, distributed.distributed_c10d, distributed.device_mesh):
             if hasattr(module, name):
                 setattr(module, name, functools.wraps(getattr(module, name))(function))
+    setattr(distributed, "all_reduce", functools.wraps(_all_reduce)(all_reduce))
     for module in _SHARDING:
         after_import(module, _note_sharding)
     after_import("torch.distributed.fsdp._fully_shard._fully_shard", _watch_accumulation)
@@ -62,7 +65,7 @@ def install() -> None:
     _keep_to_itself()
 
 
-_init, _destroy = distributed.init_process_group, distributed.destroy_process_group
+_init, _destroy, _all_reduce = distributed.init_process_group, distributed.destroy_process_group, distributed.all_reduce
 _make_mesh = distributed.device_mesh.init_device_mesh
 
 
@@ -96,6 +99,40 @@ def init_device_mesh(device_type: str, mesh_shape: Any, *arguments: Any, **named
         raise ElasticError(f"this script divides its model over {inner} processes, and its replica has {here.size}. Start the run "
                            f"with --per-replica {inner}")
     return _make_mesh(device_type, mesh_shape, *arguments, **named)
+
+
+def all_reduce(tensor: Any, op: Any = distributed.ReduceOp.SUM, group: Any = None, async_op: bool = False) -> Any:
+    """What a script reduces over its world: the replicas' results are brought together, so that all have the same one. A sum is that of
+    one replica in the mean, as the script knows the size of that."""
+    work = _all_reduce(tensor, op, group, async_op)
+    if not str(sys._getframe(1).f_globals.get("__name__")).startswith("torch."):
+        if work is not None:
+            work.wait()
+        _bring_together(tensor, _ACROSS.get(str(op)), group)
+    return work
+
+
+_ACROSS = {str(distributed.ReduceOp.SUM): "mean", str(distributed.ReduceOp.AVG): "mean", str(distributed.ReduceOp.MAX): "max",
+           str(distributed.ReduceOp.MIN): "min"}
+
+
+def _bring_together(tensor: torch.Tensor, operation: Optional[str], group: Any) -> None:
+    """Where the replicas train and this is the thread that does. A mean of whole numbers would be none, and tensors of other sizes
+    have none; those stay the replica's."""
+    here, run = _processes.current(), script.run
+    is_training = run is not None and run.is_started and run.outcome == RUNNING and not script.is_apart
+    if here is None or not is_training or threading.get_ident() != script.thread or operation is None:
+        return
+    if distributed.get_world_size(group) != here.size or (operation == "mean" and not tensor.is_floating_point()):
+        return
+    assert run is not None
+    if run.world_size == 1:
+        return
+    own = tensor.detach().cpu().contiguous()
+    parts = [torch.frombuffer(bytearray(part), dtype=own.dtype) if part else own for part in run.gather(_exchange.bytes_of(own))]
+    if all(part.numel() == own.numel() for part in parts):
+        with torch.no_grad():
+            tensor.copy_(_exchange.fold(parts, operation).reshape(own.shape))
 
 
 def _product(numbers: Any) -> int:
