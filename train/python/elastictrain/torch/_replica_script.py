@@ -278,7 +278,7 @@ def _keep_to_itself() -> None:
     _print_in_first_replica()
     _open_in_first_replica()
     setattr(torch, "save", _unless_quiet(torch.save))
-    for module, names in ((os, ("remove", "unlink", "rename", "replace", "rmdir")), (shutil, ("rmtree", "move", "copyfile"))):
+    for module, names in ((os, ("remove", "unlink", "rename", "replace", "rmdir")), (shutil, ("rmtree", "move", "copyfile", "copy", "copy2", "copytree"))):
         for name in names:
             setattr(module, name, _unless_quiet(getattr(module, name), of_script_only=True))
     for path in ("torch.distributed.checkpoint.state_dict_saver", "torch.distributed.checkpoint"):
