@@ -39,11 +39,6 @@ elif FAULT == "tensor parallel":
     mesh = init_device_mesh("cpu", (SIZE,))
     parallelize_module(model, mesh, {"0": ColwiseParallel(), "2": RowwiseParallel()})
     fully_shard(model, mesh=mesh, ignored_params={*model[0].parameters(), *model[2].parameters()})
-elif FAULT == "two dimensions":
-    from torch.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel, parallelize_module
-    mesh = init_device_mesh("cpu", (1, SIZE), mesh_dim_names=("data", "tensor"))
-    parallelize_module(model, mesh["tensor"], {"0": ColwiseParallel(), "2": RowwiseParallel()})
-    fully_shard(model, mesh=mesh["data"])
 elif FAULT != "whole":
     mesh = init_device_mesh("cpu", (SIZE,))
     for layer in model:

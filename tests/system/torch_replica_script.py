@@ -32,9 +32,6 @@ def make_model():
     if FAULT == "fsdp1":
         from torch.distributed.fsdp import FullyShardedDataParallel
         return FullyShardedDataParallel(model)
-    if FAULT == "tensor parallel":
-        from torch.distributed.tensor.parallel import ColwiseParallel, parallelize_module
-        parallelize_module(model, init_device_mesh("cpu", (2,)), {"0": ColwiseParallel()})
     mesh = init_device_mesh("cpu", (2, 3 if FAULT == "mesh" else 2), mesh_dim_names=("replicate", "shard"))
     for layer in model:
         if isinstance(layer, nn.Linear):

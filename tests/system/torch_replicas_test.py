@@ -13,7 +13,8 @@ import harness
 from harness import Case, pids, wait_until
 from torch_test import END_S, HERE, PYTHON, START_S, WHY_NOT, torch_job, torch_python, torch_run
 
-PROGRAM, SCRIPT = (os.path.join(HERE, name) for name in ("torch_replica.py", "torch_replica_script.py"))
+PROGRAM, SCRIPT, TENSOR_PROGRAM, TENSOR_SCRIPT = (os.path.join(HERE, name) for name in (
+    "torch_replica.py", "torch_replica_script.py", "torch_tensor_parallel.py", "torch_tensor_parallel_script.py"))
 REFERENCE = """
 import sys, torch
 from torch import nn
@@ -80,12 +81,12 @@ if here.index == 0:
 REFUSED = {
     "size": "the program makes replicas of 2 processes, but the run says --per-replica 3",
     "one process": "the run says --per-replica 2, but this worker is one process: call elastictrain.torch.replica() first",
-    "whole": "a replica of 2 processes trains a model that fully_shard() has divided among them; this Sequential is not divided",
+    "whole": "a replica of 2 processes trains a model that fully_shard() or parallelize_module() has divided among them, fully_shard() all "
+             "of it; this Sequential is not divided",
     "no replica": "parameter '0.weight' is divided among processes. Workers hold whole models, or are replicas of several processes",
     "ignored": "parameter '0.weight' is whole in each process of the replica, whose gradients would differ",
-    "tensor parallel": "parameter '0.weight' is divided, but not by fully_shard()",
-    "two dimensions": "is divided over a mesh of 1x2 processes, 1 of which average its gradient; possible is one whose 2 processes, "
-                      "all of the replica, do",
+    "tensor parallel": "parameter '0.weight' is divided, but not by fully_shard(), which averages the gradients of others over 2 processes "
+                       "with different batches; let it divide all",
     "accumulation": "accumulation is not possible in a replica of several processes",
     "session": "this process belongs to a replica of several; its session is that of elastictrain.torch.elastic()",
     "late": "replica() comes first in a program",
@@ -100,13 +101,64 @@ REFUSED_SCRIPTS = {
     "ddp": "this script has a DistributedDataParallel model, of which each process holds the whole. Start the run without "
            "--per-replica",
     "fsdp1": "torch's FullyShardedDataParallel is not possible in replicas of several processes",
-    "tensor parallel": "torch's parallelize_module is not possible in replicas of several processes",
     "mesh": "this script divides its model over 3 processes, and its replica has 2. Start the run with --per-replica 3",
     "accumulation": "this script makes one update from several batches of a loader (set_requires_gradient_sync), which is not possible "
                     "in replicas of several processes. Make the batches larger",
     "setting": "this script makes one update from several batches of a loader, as 'grad_accum_steps' says, which is not possible",
-    "no root": "this script divides several modules by fully_shard() (FSDPLinear, FSDPLinear, FSDPLinear) and none that contains them",
+    "no root": "this script divides several modules by fully_shard() or parallelize_module() (FSDPLinear, FSDPLinear, FSDPLinear) and none that contains them",
 }
+
+REFUSED_TENSOR_PARALLEL = {
+    "unequal": "the value of parameter 'outer.weight', which processes 0 and 1 of this replica both hold in all, differs between them",
+    "part of a layer": "the gradient of parameter 'norm.weight', which processes 0 and 1 of this replica both hold in all, differs",
+    "batches": "process 1 of this replica trains on another batch than process 0, with which it computes the same layers in parts",
+    "strides": "'outer.weight' is divided in a way that checkpoints do not have",
+    "half": "no parameter is divided over all 4 processes of the replica; fully_shard() was given 2 of them",
+}
+REFUSED_TENSOR_SCRIPTS = {
+    "mesh": "this script divides its model over 3 processes, and its replica has 2. Start the run with --per-replica 3",
+    "sampler": "this script's sampler divides its data among processes that compute one batch together (tensor parallelism)",
+}
+REFERENCE_OF_TENSORS = """
+import sys, torch
+from torch import nn
+from tensor_parallel_model import Model, clip, samples, targets
+unit, batch = int(sys.argv[2]), int(sys.argv[3])
+torch.manual_seed(1)
+model = Model()
+optimizer = torch.optim.AdamW(model.parameters(), lr=0.01)
+for epoch in range(3):
+    order = torch.randperm(301, generator=torch.Generator().manual_seed(epoch))[:301 // unit * unit]
+    for chosen in order.split(batch):
+        optimizer.zero_grad()
+        (model(samples[chosen]) - targets[chosen]).square().mean().backward()
+        clip(model)
+        optimizer.step()
+found = torch.load(sys.argv[1])
+print(max((found[name] - value).abs().max().item() for name, value in model.state_dict().items()))
+"""
+READ_OF_TENSORS = """
+import sys, elastictrain.torch
+here = elastictrain.torch.replica(4)
+import torch
+from tensor_parallel_model import Model, divide
+from torch.distributed import checkpoint
+from torch.distributed.device_mesh import init_device_mesh
+from elastictrain.torch.checkpoint import Reader, load, model_of
+from elastictrain.torch._checkpoint_reader import newest
+model, wanted = Model(), torch.load(sys.argv[2])
+divide(model, init_device_mesh("cpu", (2, 2), mesh_dim_names=("data", "tensor")))
+held = {"model": model.state_dict()}
+checkpoint.load(held, storage_reader=Reader(sys.argv[1]))
+whole = {name: value.full_tensor() for name, value in model.state_dict().items()}
+assert all(torch.equal(whole[name], value) for name, value in wanted.items()) and len(whole) == len(wanted)
+if here.index == 0:
+    held = load(newest(sys.argv[1]))
+    assert all(torch.equal(held[name], value) for name, value in wanted.items())
+    for name, value in wanted.items():
+        assert held[f"optimizer/{name}/exp_avg"].shape == value.shape and held[f"optimizer/{name}/exp_avg"].any(), name
+    print("equal")
+"""
 
 
 def replica_job(workers, **sections):
@@ -395,6 +447,110 @@ class Scripts(Case):
                     self.assertEqual(run.wait(START_S), 1, run.text()[-2000:])
                     self.assertIn(sentence, run.text())
                     run.wait_no_processes()
+
+
+def tensor_run(workers, data, variables, **sections):
+    """Of the program whose processes compute layers together, two and two; `data` batches in each replica."""
+    config = torch_job(workers, (TENSOR_PROGRAM,), **sections)
+    config["batch"]["per_worker"] = 4
+    return torch_run(config, ET_DATA=data, **variables)
+
+
+def tensor_script_run(workers, data, variables, **sections):
+    """Of such a script that changes nothing."""
+    config = torch_job(workers, ("-m", "elastictrain.torch", TENSOR_SCRIPT), **sections)
+    config["batch"]["per_worker"], config["workers"]["per_replica"] = 4, 2 * data
+    return torch_run(config, **variables)
+
+
+@unittest.skipIf(PYTHON is None, WHY_NOT)
+class TensorParallel(Case):
+    """Layers that the processes of a replica compute together."""
+
+    def apart(self, saved, unit, batch):
+        """From the model of one process that trains on the same batches."""
+        done = subprocess.run([PYTHON, "-W", "ignore", "-c", REFERENCE_OF_TENSORS, saved, str(unit), str(batch)], capture_output=True, text=True,
+                              check=True, env={**os.environ, "PYTHONPATH": HERE})
+        return float(done.stdout)
+
+    def test_two_replicas_train_the_model_of_one_process(self):
+        for start, data in ((tensor_run, 2), (tensor_script_run, 1)):
+            with self.subTest(data), tempfile.NamedTemporaryFile(suffix=".pt") as saved:
+                with start((2, 2, 2), data, {"ET_SAVED": saved.name}) as run:
+                    self.assertEqual(run.wait(START_S), 0, run.text()[-2000:])
+                    run.wait_no_processes()
+                    self.assert_audit_clean(run)
+                if start is tensor_run:
+                    self.assertEqual(re.findall(r"epoch \d: (\d+) samples", run.text()), [str(301 // data * data)] * 3)
+                self.assertLess(self.apart(saved.name, data, 8 * data), 1e-5)
+
+    def test_replicas_come_go_and_die(self):
+        for start, data in ((tensor_run, 1), (tensor_script_run, 2)):
+            with self.subTest(data):
+                self.come_go_and_die(start((1, 1, 2), data, {"ET_EPOCHS": 1000000, "ET_PAUSE_S": 0.005}))
+
+    def come_go_and_die(self, started):
+        with started as run:
+            run.wait_size(1, START_S)
+            run.wait_more_steps(20)
+            stays = pids(run.status())[0]
+            run.do("resize", run.name, 2)
+            run.wait_size(2, START_S)
+            run.wait_more_steps(20)
+            for victim_of in (lambda pid: others_of(pid)[-1], lambda pid: pid):
+                replica = [pid for pid in pids(run.status()) if pid != stays][0]
+                os.kill(victim_of(replica), signal.SIGKILL)
+                run.wait_status(lambda s: s.get("world_size") == 2 and replica not in pids(s), START_S, "the replacement")
+                run.wait_more_steps(20)
+            self.assertIn(stays, pids(run.status()))
+            run.do("resize", run.name, 1)
+            run.wait_size(1, START_S)
+            run.wait_more_steps(20)
+            run.do("stop", run.name, timeout=60)
+            run.wait(END_S)
+            run.wait_no_processes()
+            self.assert_audit_clean(run)
+
+    def test_a_checkpoint_has_whole_tensors_and_a_run_goes_on_from_it(self):
+        for data in (1, 2):
+            with self.subTest(data), tempfile.TemporaryDirectory() as directory, tempfile.NamedTemporaryFile(suffix=".pt") as saved:
+                sections = {"checkpoint": {"directory": directory, "interval_steps": 10, "resume": True}}
+                with tensor_run((1, 1, 2), data, {"ET_SAVED": saved.name, "ET_PAUSE_S": 0.01}, **sections) as run:
+                    run.wait_checkpoint(directory, 20, START_S)
+                    run.lose_everything()
+                    run.resume()
+                    self.assertEqual(run.wait(END_S), 0, run.text()[-2000:])
+                    run.wait_no_processes()
+                    self.assert_audit_clean(run)
+                self.assertLess(self.apart(saved.name, data, 4 * data), 1e-5)
+                environment = {**os.environ, "PYTHONPATH": f"{torch_python.PACKAGE}:{HERE}", "PYTHONWARNINGS": "ignore"}
+                done = subprocess.run([PYTHON, "-c", READ_OF_TENSORS, directory, saved.name], env=environment, capture_output=True, text=True,
+                                      timeout=START_S)
+                self.assertEqual((done.returncode, done.stdout), (0, "equal\n"), done.stderr)
+
+    def test_batches_of_a_scripts_own_are_compared(self):
+        sentences = {("groups", 2): "", ("alike", 1): "",
+                     ("each", 2): "of this replica trains on another batch than process",
+                     ("alike", 2): "of this replica train on the same batch, though fully_shard() averages their gradients"}
+        for (kind, data), sentence in sentences.items():
+            with self.subTest(kind=kind, data=data), tensor_script_run((1, 1, 2), data, {"ET_DATA": kind, "ET_EPOCHS": 1}) as run:
+                self.assertEqual(run.wait(START_S), 1 if sentence else 0, run.text()[-2000:])
+                self.assertIn(sentence, run.text())
+                run.wait_no_processes()
+
+    def test_what_cannot_be_ends_with_a_sentence(self):
+        environment = {**os.environ, "PYTHONPATH": torch_python.PACKAGE, "OMP_NUM_THREADS": "1", "PYTHONDONTWRITEBYTECODE": "1"}
+        for fault, sentence in REFUSED_TENSOR_PARALLEL.items():
+            with self.subTest(fault):
+                done = subprocess.run([PYTHON, TENSOR_PROGRAM], env={**environment, "ET_FAULT": fault, "ET_DATA": "2" if fault == "half" else "1"},
+                                      capture_output=True, text=True, timeout=START_S)
+                self.assertEqual(done.returncode, 1, done.stderr)
+                self.assertIn(sentence, done.stderr)
+        for fault, sentence in REFUSED_TENSOR_SCRIPTS.items():
+            with self.subTest(fault), tensor_script_run((1, 1, 1), 1, {"ET_FAULT": fault}) as run:
+                self.assertEqual(run.wait(START_S), 1, run.text()[-2000:])
+                self.assertIn(sentence, run.text())
+                run.wait_no_processes()
 
 
 if __name__ == "__main__":

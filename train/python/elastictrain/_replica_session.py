@@ -270,6 +270,12 @@ class Leader(Session):
         self._answer(value)
         return value
 
+    def gathered(self, value: Any) -> List[Any]:
+        """The values of all processes of the replica, by index."""
+        values = [value, *(theirs for (theirs,) in self._gather("gathered"))]
+        self._answer(values)
+        return values
+
     def all_gather(self, value: Any) -> bytes:
         own = super().all_gather(value)
         self._answer(each=[super(Leader, self).all_gather(bytearray(theirs)) for (theirs,) in self._gather("all_gather")])
@@ -448,6 +454,10 @@ class Follower:
 
     def decided(self, value: Any) -> Any:
         return self._call("decided")
+
+    def gathered(self, value: Any) -> List[Any]:
+        found: List[Any] = self._call("gathered", value)
+        return found
 
     def decline(self, reason: str) -> None:
         self._send("decline", reason)

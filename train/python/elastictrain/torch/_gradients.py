@@ -11,7 +11,7 @@ from typing import Any, Callable, Dict, Iterable, List, Optional, Sequence, Tupl
 import torch
 
 from ._order import Order
-from ._replica import is_divided, like, local
+from ._replica import is_divided, like, local, part_as
 from .. import _replica
 from ..errors import ElasticError
 from ..session import Session
@@ -79,7 +79,7 @@ class Bucket:
                 return _take(self.slots)
             gradients.append(gradient)
         if self.is_divided:
-            gradients = [local(gradient) for gradient in gradients]
+            gradients = [part_as(slot.parameter, gradient) for slot, gradient in zip(self.slots, gradients)]
         try:
             with torch.no_grad():
                 torch._foreach_copy_(self.views, gradients)
@@ -168,6 +168,10 @@ class Gradients:
     def used(self) -> List[float]:
         """1 for each parameter that has a gradient in this pass."""
         return [float(slot.arrived) for slot in self._slots]
+
+    def named(self) -> List[Tuple[str, torch.Tensor, torch.Tensor]]:
+        """(name, parameter, its mean gradient) of each, as far as this process holds them."""
+        return [(slot.name, local(slot.parameter).detach(), slot.view) for slot in self._slots]
 
     @property
     def has_begun(self) -> bool:
@@ -306,7 +310,7 @@ def _take(slots: Sequence[Slot]) -> None:
             continue
         if gradient.is_sparse:
             raise RuntimeError(f"the gradient of '{slot.name}' is sparse; create its Embedding with sparse=False")
-        own = local(gradient) if slot.bucket.is_divided else gradient
+        own = part_as(slot.parameter, gradient) if slot.bucket.is_divided else gradient
         if own.data_ptr() != slot.view.data_ptr():
             views.append(slot.view)
             gradients.append(own)

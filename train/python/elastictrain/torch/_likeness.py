@@ -23,7 +23,7 @@ class Likeness:
     """`named`: parameters and other tensors, which keep their memory. Thread: that of the backward pass."""
 
     def __init__(self, named: Sequence[Tuple[str, torch.Tensor]]) -> None:
-        self._named = [(name, _flat(tensor)) for name, tensor in named if tensor.numel() and tensor.is_floating_point()]
+        self._named = [(name, flat(tensor)) for name, tensor in named if tensor.numel() and tensor.is_floating_point()]
         self._parts = [(name, part) for name, elements in self._named for part in elements.split(PART)]
         self._elements = min(PER_STEP, len(self._named))
         self.count = self._elements + min(1, self._elements)
@@ -47,7 +47,7 @@ class Likeness:
         self._from = [devices.index(elements.device) for _, elements in (*chosen, summed, summed)]
         places = [step * STRIDE % len(elements) for _, elements in chosen]
         parts = [elements[place:place + 1] for (_, elements), place in zip(chosen, places)]
-        parts += _sums(summed[1])
+        parts += sums(summed[1])
         for number, copies in enumerate(self._copies):
             copies.begin([part for part, own in zip(parts, self._from) if own == number])
 
@@ -109,12 +109,12 @@ class Copies:
         return self._floats.read(0, self._count)
 
 
-def _flat(tensor: torch.Tensor) -> torch.Tensor:
+def flat(tensor: torch.Tensor) -> torch.Tensor:
     """Its elements as they lie in memory, which is contiguous in some order of dimensions."""
     return tensor.detach().as_strided((tensor.numel(),), (1,))
 
 
-def _sums(elements: torch.Tensor) -> List[torch.Tensor]:
+def sums(elements: torch.Tensor) -> List[torch.Tensor]:
     """The sum of one half less that of the other, and the norm. Where a share of the elements differs by their own size, the first
     differs by the root of that share of the second."""
     half = len(elements) // 2

@@ -1,15 +1,14 @@
-"""Replicas of several processes: a model that is divided among them, as torch's FSDP does, is trained as one worker of the run.
+"""Replicas of several processes: a model that is divided among them is trained as one worker of the run.
 
 Inside a replica PyTorch's own process group does what it does; across replicas the run averages gradients, part by part.
 """
 
 import os
-from typing import Any, Dict, List, Optional, Sequence, Tuple
+from typing import Any, List, Optional, Sequence, Tuple
 
 import torch
 import torch.distributed as dist
 
-from . import _exchange
 from .. import _replica
 from ..errors import ElasticError
 
@@ -87,20 +86,21 @@ def _store(here: _replica.Replica) -> dist.Store:
 
 
 class Units:
-    """The samples of each epoch in an order of their own, in units of one for each process of the replica: what the session counts as
-    a sample is such a unit, so that all processes have as many. The last samples of an epoch that are less than a unit are left
-    out; which ones these are differs from epoch to epoch where the order is shuffled."""
+    """The samples of each epoch in an order of their own, in units of one for each batch that a replica trains on at a time: what
+    the session counts as a sample is such a unit, so that all processes have as many. The last samples of an epoch that are less
+    than a unit are left out; which ones these are differs from epoch to epoch where the order is shuffled."""
 
-    def __init__(self, size: int, shuffle: bool, seed: int, here: _replica.Replica, order: Any = None) -> None:
-        """`order`: of the samples, if they have one already; as _sampling.Order."""
-        self._size, self._shuffle, self._seed, self._here, self._order = size, shuffle, seed, here, order
+    def __init__(self, size: int, shuffle: bool, seed: int, unit: int, place: int, order: Any = None) -> None:
+        """`unit`: its samples, of which this process has the one at `place`. `order`: of the samples, if they have one already; as
+        _sampling.Order."""
+        self._size, self._shuffle, self._seed, self._unit, self._place, self._order = size, shuffle, seed, unit, place, order
         self._epoch: Optional[int] = None
         self._drawn: Sequence[int] = range(size)
-        if size < here.size:
-            raise ElasticError(f"{size} samples are fewer than the {here.size} processes of a replica")
+        if size < unit:
+            raise ElasticError(f"{size} samples are fewer than the {unit} processes of a replica that have each its own")
 
     def __len__(self) -> int:
-        return self._size // self._here.size
+        return self._size // self._unit
 
     def enter(self, epoch: int) -> None:
         if epoch != self._epoch and self._shuffle:
@@ -111,7 +111,7 @@ class Units:
             self._order.enter(epoch)
 
     def indices(self, places: Sequence[int]) -> Tuple[int, ...]:
-        drawn = tuple(self._drawn[place * self._here.size + self._here.index] for place in places)
+        drawn = tuple(self._drawn[place * self._unit + self._place] for place in places)
         return drawn if self._order is None else tuple(self._order.indices(drawn))
 
     def state_dict(self) -> dict:
@@ -129,52 +129,6 @@ def refuse_divided(model: Any) -> None:
         if is_divided(parameter):
             raise ElasticError(f"parameter '{name}' is divided among processes. Workers hold whole models, or are replicas of several "
                                "processes: call elastictrain.torch.replica(size) first, and divide the model among them")
-
-
-def refuse_whole(named: Sequence[Tuple[str, Any]], model: Any, accumulation: int, here: _replica.Replica) -> None:
-    """Raises ElasticError for a model that torch's fully_shard() has not divided among all processes of the replica: gradients of
-    what is whole would not be averaged between them."""
-    if not any(kind.__name__ == "FSDPModule" for kind in type(model).__mro__):
-        raise ElasticError(f"a replica of {here.size} processes trains a model that fully_shard() has divided among them; this "
-                           f"{type(model).__name__} is not divided")
-    averaged = _parameters_of_fsdp(model)
-    for name, parameter in named:
-        mesh = getattr(parameter, "device_mesh", None)
-        if mesh is None:
-            raise ElasticError(f"parameter '{name}' is whole in each process of the replica, whose gradients would differ; let "
-                               "fully_shard() divide it")
-        if id(parameter) not in averaged:
-            raise ElasticError(f"parameter '{name}' is divided, but not by fully_shard(): tensor parallelism needs the same batch in "
-                               "the processes that share a layer, and they get different ones")
-        over = averaged[id(parameter)]
-        if over != here.size or mesh.size() != here.size:
-            raise ElasticError(f"parameter '{name}' is divided over a mesh of {'x'.join(map(str, mesh.shape))} processes, {over} of which "
-                               f"average its gradient; possible is one whose {here.size} processes, all of the replica, do")
-    if accumulation > 1:
-        raise ElasticError("accumulation is not possible in a replica of several processes; use `with run.no_sync():` around all "
-                           "but the last backward pass, or a larger batch")
-
-
-def _parameters_of_fsdp(model: Any) -> Dict[int, int]:
-    """The number of processes among which FSDP averages the gradient of each of its parameters, by id: over all dimensions of the
-    mesh that it was given, and not over one of tensor parallelism."""
-    return {id(part.sharded_param): group.mesh_info.mesh.size() for group in _groups_of_fsdp(model) for part in group.fsdp_params}
-
-
-def _groups_of_fsdp(model: Any) -> List[Any]:
-    states = [module._get_fsdp_state() for module in model.modules() if hasattr(module, "_get_fsdp_state")]
-    groups = [group for state in states for group in getattr(state, "_fsdp_param_groups", None) or [state._fsdp_param_group]]
-    return [group for group in groups if group is not None]
-
-
-def divided_parameters(model: Any) -> List[Any]:
-    """The parameters of a model that fully_shard() has divided, as its optimizer has them; model.parameters() are others while
-    they are gathered, which an evaluation may leave them."""
-    parts = [part for group in _groups_of_fsdp(model) for part in group.fsdp_params]
-    gathered = {id(getattr(part, "_unsharded_param", None)) for part in parts}
-    own = {id(part.sharded_param) for part in parts}
-    others = [parameter for parameter in model.parameters() if id(parameter) not in gathered | own]
-    return [*(part.sharded_param for part in parts), *others]
 
 
 def local(tensor: Any) -> torch.Tensor:
@@ -196,18 +150,9 @@ def like(tensor: Any, values: torch.Tensor) -> torch.Tensor:
                               stride=tensor.stride())
 
 
-def reduce_over_all(session: Any, here: _replica.Replica, values: torch.Tensor, operation: str) -> None:
-    """In place, over all processes of all replicas."""
-    inside = "sum" if operation == "mean" else operation
-    if inside not in _OPERATIONS:
-        raise ValueError(f"values can be reduced by mean, {', '.join(_OPERATIONS)}, not by {operation!r}")
-    dist.all_reduce(values, _OPERATIONS[inside])
-    if here.is_first:
-        _exchange.reduce(session, values, operation)
-    dist.broadcast(values, 0)
-    if operation == "mean":
-        values.copy_(values / here.size if values.is_floating_point() else
-                     torch.div(values, here.size, rounding_mode="trunc"))
-
-
-_OPERATIONS = {"sum": dist.ReduceOp.SUM, "max": dist.ReduceOp.MAX, "min": dist.ReduceOp.MIN, "product": dist.ReduceOp.PRODUCT}
+def part_as(tensor: Any, gradient: Any) -> torch.Tensor:
+    """This process's part of a gradient, divided as the tensor is. Of a layer whose inputs are parts, as SequenceParallel's are, it
+    may be a sum that is still to be made: then it is made here, in all processes that the tensor is divided among."""
+    if is_divided(gradient) and gradient.placements != tensor.placements:
+        gradient = gradient.redistribute(placements=tensor.placements)
+    return local(gradient)

@@ -1,5 +1,5 @@
-"""A script that changes nothing and divides its model by fully_shard(): each process of a replica runs it, and what it sees as
-the world is its replica. Across replicas gradients are averaged, and the replicas but one keep to themselves what the script
+"""A script that changes nothing and divides its model by fully_shard() or parallelize_module(): each process of a replica runs it, and
+what it sees as the world is its replica. Across replicas gradients are averaged, and the replicas but one keep to themselves what the script
 prints and saves.
 """
 
@@ -17,7 +17,7 @@ import torch
 from torch import distributed, nn
 from torch.futures import Future
 
-from . import _exchange, _replica
+from . import _exchange, _layout, _replica
 from ._group_board import own_rank
 from ._imports import after_import
 from ._script import ACCUMULATES_IN_REPLICA, script
@@ -54,8 +54,9 @@ def install() -> None:
             if hasattr(module, name):
                 setattr(module, name, functools.wraps(getattr(module, name))(function))
     setattr(distributed, "all_reduce", functools.wraps(_all_reduce)(all_reduce))
-    for module in _SHARDING:
-        after_import(module, _note_sharding)
+    for name, modules in _DIVIDING.items():
+        for module in modules:
+            after_import(module, _note_dividing(name))
     after_import("torch.distributed.fsdp._fully_shard._fully_shard", _watch_accumulation)
     for module, name in _REFUSED.items():
         after_import(module, _refuse(name))
@@ -90,14 +91,11 @@ def init_device_mesh(device_type: str, mesh_shape: Any, *arguments: Any, **named
     """Copies of a model are other replicas: to the script there is one, as far as it may say how many there are."""
     here = _processes.current()
     assert here is not None
-    *outer, inner = mesh_shape
-    if _product(mesh_shape) == here.size:
-        pass
-    elif outer and inner == here.size:
-        mesh_shape = (*(1 for _ in outer), inner)
-    else:
-        raise ElasticError(f"this script divides its model over {inner} processes, and its replica has {here.size}. Start the run "
-                           f"with --per-replica {inner}")
+    inner = next((dim for dim in range(len(mesh_shape)) if _product(mesh_shape[dim:]) == here.size), None)
+    if inner is None:
+        raise ElasticError(f"this script divides its model over {mesh_shape[-1]} processes, and its replica has {here.size}. Start the run "
+                           f"with --per-replica {_product(mesh_shape[1:]) if len(mesh_shape) > 1 else mesh_shape[0]}")
+    mesh_shape = (*(1 for _ in mesh_shape[:inner]), *mesh_shape[inner:])
     return _make_mesh(device_type, mesh_shape, *arguments, **named)
 
 
@@ -141,11 +139,12 @@ def _product(numbers: Any) -> int:
 
 # --- The model
 
-_SHARDING = ("torch.distributed.fsdp._fully_shard._fully_shard", "torch.distributed.fsdp._fully_shard", "torch.distributed.fsdp",
-             "torch.distributed._composable.fsdp.fully_shard", "torch.distributed._composable.fsdp")
+_DIVIDING = {
+    "fully_shard": ("torch.distributed.fsdp._fully_shard._fully_shard", "torch.distributed.fsdp._fully_shard", "torch.distributed.fsdp",
+                    "torch.distributed._composable.fsdp.fully_shard", "torch.distributed._composable.fsdp"),
+    "parallelize_module": ("torch.distributed.tensor.parallel.api", "torch.distributed.tensor.parallel")}
 _REFUSED = {
     "torch.distributed.fsdp.fully_sharded_data_parallel": "FullyShardedDataParallel",
-    "torch.distributed.tensor.parallel.api": "parallelize_module",
     "torch.distributed.pipelining.schedules": "_PipelineSchedule",
     "accelerate.accelerator": "Accelerator",
     "transformers.trainer": "Trainer",
@@ -158,7 +157,7 @@ def _refuse(name: str) -> Callable[[Any], None]:
     def change(module: Any) -> None:
         thing = getattr(module, name)
         refuse = _refusal(f"{module.__name__.partition('.')[0]}'s {name.lstrip('_')} is not possible in replicas of several processes. What "
-                          "divides its model by fully_shard() and trains in a loop of its own is")
+                          "divides its model by fully_shard() or parallelize_module() and trains in a loop of its own is")
         if isinstance(thing, type):
             thing.__init__ = refuse  # type: ignore[misc]
         else:
@@ -185,15 +184,15 @@ class ShardedModel:
     training = property(lambda self: self.module.training)
 
     def parameters(self) -> Any:
-        return iter(_replica.divided_parameters(self.module))
+        return iter(_layout.divided_parameters(self.module))
 
     def prepare(self) -> None:
         """Before its parameters are looked at: an evaluation may have left them whole. Raises ElasticError where the script has
         several models that are divided each for itself."""
         if _divided != [self]:
             names = ", ".join(type(one.module).__name__ for one in _divided)
-            raise ElasticError(f"this script divides several modules by fully_shard() ({names}) and none that contains them; call it "
-                               "for the whole model, last")
+            raise ElasticError(f"this script divides several modules by fully_shard() or parallelize_module() ({names}) and none that "
+                               "contains them; call it for the whole model, last")
         for part in self.module.modules():
             if hasattr(part, "reshard"):
                 part.reshard()
@@ -203,39 +202,35 @@ class ShardedModel:
             return
         script.before_pass()
         run = script.run
-        if run is not None and run.takeover is not None and not script.counts_samples and torch.is_grad_enabled():
-            run.takeover.batch = _tensors_of(inputs)
-            script.opened.note_pass(run)
+        if run is not None and not script.counts_samples and torch.is_grad_enabled():
+            run.see_inputs(_layout.tensors_of(inputs))
+            if run.takeover is not None:
+                script.opened.note_pass(run)
 
     def release(self) -> None:
         for hook in (self.hook, *self.watches):
             hook.remove()
 
 
-def _tensors_of(inputs: Any) -> List[torch.Tensor]:
-    if isinstance(inputs, torch.Tensor):
-        return [inputs]
-    parts = inputs.values() if isinstance(inputs, dict) else inputs if isinstance(inputs, (list, tuple)) else ()
-    return [tensor for part in parts for tensor in _tensors_of(part)]
-
-
 _divided: List[ShardedModel] = []  # those that no other one contains
 
 
-def _note_sharding(module: Any) -> None:
-    original = getattr(module, "fully_shard", None)
-    if not callable(original) or hasattr(original, "is_noting"):
-        return
+def _note_dividing(name: str) -> Callable[[Any], None]:
+    def change(module: Any) -> None:
+        original = getattr(module, name, None)
+        if not callable(original) or hasattr(original, "is_noting"):
+            return
 
-    @functools.wraps(original)
-    def fully_shard(target: Any, *arguments: Any, **named: Any) -> Any:
-        result = original(target, *arguments, **named)
-        for part in target if isinstance(target, (list, tuple)) else [target]:
-            _note(part)
-        return result
+        @functools.wraps(original)
+        def divide(target: Any, *arguments: Any, **named: Any) -> Any:
+            result = original(target, *arguments, **named)
+            for part in target if isinstance(target, (list, tuple)) else [target]:
+                _note(part)
+            return result
 
-    fully_shard.is_noting = True  # type: ignore[attr-defined]
-    module.fully_shard = fully_shard
+        divide.is_noting = True  # type: ignore[attr-defined]
+        setattr(module, name, divide)
+    return change
 
 
 def _watch_accumulation(module: Any) -> None:
@@ -251,15 +246,16 @@ def _watch_accumulation(module: Any) -> None:
 
 
 def _note(module: nn.Module) -> None:
-    """A model is divided from the inside to the outside, and its root last."""
+    """A model is divided from the inside to the outside, and its root last; or by parallelize_module(), which may begin with the root.
+    Its parameters are others then."""
     if script.run is not None:
         raise ElasticError("this script divides a model after its training has begun")
     within = {id(part) for part in module.modules()}
-    for other in [other for other in _divided if id(other.module) in within]:
+    root = next((other.module for other in _divided if any(part is module for part in other.module.modules())), module)
+    for other in [other for other in _divided if other.module is root or id(other.module) in within]:
         _divided.remove(other)
         other.release()
-    if not any(id(module) == id(part) for other in _divided for part in other.module.modules()):
-        _divided.append(ShardedModel(module))
+    _divided.append(ShardedModel(root))
     script.model = _divided[-1]
     script.opened.name_function()
 

@@ -7,7 +7,7 @@ from typing import Any, Callable, Deque, Dict, Iterator, List, Optional, Tuple
 
 import torch
 
-from . import _compiled, _exchange, _model, _optimizers, _trial
+from . import _compiled, _exchange, _layout, _model, _optimizers, _trial
 from ._buffers import Buffers
 from ._companion import Companion
 from ._first_state import FirstState
@@ -17,7 +17,7 @@ from ._loader import Loader, NoLoader
 from ._local_state import LocalState
 from ._observers import Observers
 from ._options import Plan
-from ._replica import Units, reduce_over_all, refuse_divided, refuse_whole
+from ._replica import Units, refuse_divided
 from ._state import SharedState
 from .. import _cuda_libraries, _replica, session as _session
 from ..errors import ElasticError
@@ -58,10 +58,7 @@ class ElasticRun:
         self._steps = 0  # of this process
         _model.refuse_lazy(plan.model)
         self._replica = _replica.current()
-        if self._replica is None:
-            refuse_divided(plan.model)
-        else:
-            refuse_whole(_model.trained(plan.model, plan.optimizers), plan.model, self.accumulation, self._replica)
+        self.layout = self._layout_of(plan)
         self._end_bounds = _compiled.offer_bounds()
         device = _model.device_of(plan.model)
         if device.type == "cuda":
@@ -81,11 +78,21 @@ class ElasticRun:
         session.on_change(self._changed)
         session.watch_steps(self._after_step)
 
+    def _layout_of(self, plan: Plan) -> Optional[_layout.Layout]:
+        """Of the model in a replica of several processes."""
+        if self._replica is None:
+            refuse_divided(plan.model)
+            return None
+        if self.accumulation > 1:
+            raise ElasticError("accumulation is not possible in a replica of several processes; use `with run.no_sync():` around all "
+                               "but the last backward pass, or a larger batch")
+        return _layout.of_model(_model.trained(plan.model, plan.optimizers), plan.model, self.session, self._replica)
+
     def _open_data(self, plan: Plan) -> None:
         dataset = plan.dataset
-        if self._replica is not None and dataset is not None:
+        if self.layout is not None and dataset is not None:
             size = len(dataset if plan.order is None else plan.order)
-            plan.order = Units(size, plan.data.shuffle, plan.data.seed, self._replica, plan.order)
+            plan.order = Units(size, plan.data.shuffle, plan.data.seed, self.layout.data_size, self.layout.data_index, plan.order)
             plan.data.shuffle = False
         self._loader: Any = NoLoader() if dataset is None else Loader(dataset, plan.data.loader, self._look_ahead)
         self._order = plan.order
@@ -213,10 +220,10 @@ class ElasticRun:
         """In-place all-reduce ("sum", "mean", "max", "min" or "product") of values of any type, between two epochs or in a
         step before its backward pass; all workers call it alike. Without what a worker had that is lost meanwhile; after
         the end of the data a loss raises elastictrain.Interrupted."""
-        if self._replica is None:
+        if self.layout is None:
             _exchange.reduce(self.session, values, operation)
         else:
-            reduce_over_all(self.session, self._replica, values, operation)
+            self.layout.reduce(values, operation)
         return values
 
     @property
@@ -329,6 +336,8 @@ class ElasticRun:
             self._order.enter(batch.epoch)
             part = self._order.indices(part)
         data = self._loader.take(part) if part else self.stand_in()
+        if self.layout is not None:
+            self.layout.check_batch(_layout.tensors_of(data), is_drawn_by_script=False)
         self._steps += 1
         self.session.phase("compile" if self._steps <= STEPS_THAT_MAY_COMPILE else None)
         return data
@@ -413,6 +422,8 @@ class ElasticRun:
 
     def _take_companion(self) -> Optional[List[float]]:
         used = self._companion.take_equal()
+        if self.layout is not None and used is not None:
+            self.layout.check_copies(self._gradients.named())
         if self._stage < Stage.MEMBER:  # what a joiner writes from here on is written to the state that it received
             self._first.adopt()
         return used

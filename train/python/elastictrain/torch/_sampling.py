@@ -88,6 +88,12 @@ def length_of(loader: DataLoader) -> int:
     return len(loader.batch_sampler)  # type: ignore[arg-type]
 
 
+def division_of(loader: DataLoader) -> Tuple[int, int]:
+    """(parts, the one of this process) into which the script's own sampler divides the data."""
+    sampler = _sampler_of(loader)
+    return (sampler.num_replicas, sampler.rank) if isinstance(sampler, DistributedSampler) else (1, 0)
+
+
 def _sampler_of(loader: DataLoader) -> Any:
     sampler: Any = loader.batch_sampler
     while hasattr(sampler, "batch_sampler"):  # accelerate's, around another one

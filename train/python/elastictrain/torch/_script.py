@@ -282,6 +282,8 @@ class Script:
         data = Data(counted.batch, MANY_EPOCHS, counted.is_shuffled, drop_last=counted.drop_last,
                     accumulation=max(1, self.accumulation), loader=_loader.options_of(loader))
         run = self._make(counted.dataset, data, warm_up, counted.order)
+        if run.layout is not None:
+            run.layout.refuse_other_divisions_of_data(_sampling.division_of(loader))
         run.announce_length(_sampling.length_of(loader), loader in self._asked)
         batches = f"; a step has {self.accumulation} of them, as '{setting}' says" if setting else ""
         whose = ", divided among all workers" if self.divides_batches else " per worker"
@@ -326,8 +328,9 @@ class Script:
             run.takeover = Takeover(run.session, known, list(self.model.parameters()), run.extras, streams)
             run.held = held
         if here is not None:
-            meshes = (getattr(parameter, "device_mesh", None) for parameter in self.model.parameters())  # a frozen one may be whole
-            _pickling.meshes.update((mesh.ndim, mesh) for mesh in meshes if mesh is not None)
+            for parameter in self.model.parameters():
+                if hasattr(parameter, "device_mesh"):  # a frozen one may be whole
+                    _pickling.know_mesh(parameter.device_mesh)
             tell_life(run.session)
             self._refuse_held(run, known)
         return run

@@ -224,6 +224,13 @@ class ScriptRun(ElasticRun):
         self._is_taken = True
         self.session.phase(None)
 
+    def see_inputs(self, inputs: List[torch.Tensor]) -> None:
+        """Of a forward pass in a replica of several processes."""
+        if self.takeover is not None:
+            self.takeover.batch = inputs
+        if self.layout is not None and self.is_in_pass:
+            self.layout.check_batch(inputs, is_drawn_by_script=True)
+
     # --- Before it is a member
 
     def is_rehearsing(self) -> bool:

@@ -17,7 +17,7 @@ import os
 import sys
 import warnings
 import zlib
-from typing import Any, Dict, List, NamedTuple, Tuple
+from typing import Any, Dict, List, NamedTuple, Sequence, Tuple
 
 import torch
 
@@ -28,34 +28,42 @@ _TYPES = {"F64": torch.float64, "F32": torch.float32, "F16": torch.float16, "BF1
           "I32": torch.int32, "I16": torch.int16, "I8": torch.int8, "U8": torch.uint8, "BOOL": torch.bool}
 
 
-class Division(NamedTuple):
-    """Of a tensor of this shape: over the processes of a mesh, by index in its order; along `dim` over one dimension of the
-    mesh, and equal along the others."""
+class Part(NamedTuple):
+    """Of a tensor: a box in it, which one process holds."""
+    whole: List[int]  # the tensor's shape
+    begin: List[int]
     shape: List[int]
-    mesh: List[int]
-    axis: int  # of the mesh; -1: every process holds the whole
-    dim: int
-
-    def holders(self) -> List[int]:
-        """The processes whose parts together are the tensor, in the order of the parts."""
-        if self.axis < 0:
-            return [0]
-        step = math.prod(self.mesh[self.axis + 1:])
-        return [step * place for place in range(self.mesh[self.axis])]
 
 
 def encode_parts(tensors: Dict[str, Any]) -> bytes:
-    """Of DTensors, by name; empty where there is none."""
-    divisions = {name: _division_of(name, tensor) for name, tensor in tensors.items()}
-    return zlib.compress(json.dumps(divisions).encode()) if divisions else b""
+    """Where the parts of DTensors that this process holds lie, by name; empty where there is none."""
+    parts = {name: part_of(name, tensor) for name, tensor in tensors.items()}
+    return zlib.compress(json.dumps(parts).encode()) if parts else b""
 
 
-def _division_of(name: str, tensor: Any) -> Division:
-    axes = [(axis, placement.dim) for axis, placement in enumerate(tensor.placements) if placement.is_shard()]
-    if len(axes) > 1 or any(placement.is_partial() for placement in tensor.placements):
+def part_of(name: str, tensor: Any) -> Part:
+    """Raises ElasticError for a tensor that is divided otherwise than in boxes."""
+    from torch.distributed.tensor._utils import compute_local_shape_and_global_offset
+    shape, begin = compute_local_shape_and_global_offset(tensor.shape, tensor.device_mesh, tensor.placements)
+    if list(shape) != list(tensor._local_tensor.shape) or not all(_is_box(tensor, dim) for dim in range(len(tensor.placements))):
         raise ElasticError(f"'{name}' is divided in a way that checkpoints do not have: {tensor.placements}")
-    axis, dim = axes[0] if axes else (-1, 0)
-    return Division(list(tensor.shape), list(tensor.device_mesh.shape), axis, dim)
+    return Part(list(tensor.shape), list(begin), list(shape))
+
+
+def _is_box(tensor: Any, dim: int) -> bool:
+    """Along this dimension of the mesh. What is divided in strides is a box where later dimensions divide it first, into as many."""
+    placement = tensor.placements[dim]
+    later = [size for other, size in zip(tensor.placements[dim + 1:], tensor.device_mesh.shape[dim + 1:])
+             if not placement.is_replicate() and getattr(other, "dim", None) == getattr(placement, "dim", None)]
+    return not placement.is_partial() and getattr(placement, "split_factor", 1) in (1, math.prod(later))
+
+
+def covers(whole: List[int], parts: Sequence[Part]) -> bool:
+    """Whether each element is in one of them; equal ones are copies."""
+    boxes = [(begin, shape) for begin, shape in {(tuple(part.begin), tuple(part.shape)) for part in parts} if math.prod(shape)]
+    apart = all(any(one[0][dim] + one[1][dim] <= other[0][dim] or other[0][dim] + other[1][dim] <= one[0][dim] for dim in range(len(whole)))
+                for number, one in enumerate(boxes) for other in boxes[:number])
+    return apart and sum(math.prod(shape) for _, shape in boxes) == math.prod(whole)
 
 
 class Stored(NamedTuple):
@@ -81,16 +89,16 @@ class File:
             raise ElasticError(f"{path} is no safetensors file ({error})") from None
         if any(one.offset + one.bytes > length for one in self._stored.values()):
             raise ElasticError(f"{path} is no safetensors file (it is shorter than its header says)")
-        self._divisions = self._read_divisions()
+        self._divided = self._read_parts()
 
     def names(self) -> List[str]:
         """Of whole tensors. Of what each process of a replica has for itself, such as small values, the first one's."""
         own = [name for name in self._stored if not _is_part(name)]
         first = [_short(name) for name in self._stored if name.startswith("shard0/")]
-        return list(dict.fromkeys([*own, *first, *self._divisions]))
+        return list(dict.fromkeys([*own, *first, *self._divided]))
 
     def shape_of(self, name: str) -> List[int]:
-        return self._divisions[name].shape if name in self._divisions else self._parts(name)[0][1].shape
+        return self._divided[name][0].whole if name in self._divided else self._parts(name)[0][1].shape
 
     def dtype_of(self, name: str) -> torch.dtype:
         return self._parts(name)[0][1].dtype
@@ -109,36 +117,45 @@ class File:
         return torch.frombuffer(content, dtype=stored.dtype).reshape(stored.shape)
 
     def whole(self, name: str) -> torch.Tensor:
-        parts = [self.read(name, number) for number in range(len(self._parts(name)))]
-        return parts[0] if len(parts) == 1 else torch.cat(parts, self._divisions[name].dim)
+        parts = self._parts(name)
+        if len(parts) == 1:
+            return self.read(name, 0)
+        found = torch.empty(self.shape_of(name), dtype=self.dtype_of(name))
+        for number, (begin, stored) in enumerate(parts):
+            found[tuple(slice(first, first + size) for first, size in zip(begin, stored.shape))] = self.read(name, number)
+        return found
 
     def _parts(self, name: str) -> List[Tuple[List[int], Stored]]:
-        division = self._divisions.get(name)
-        if division is None:
+        if name not in self._divided:
             stored = self._stored[name] if name in self._stored else self._stored[f"shard0/{name}"]
             return [([0] * len(stored.shape), stored)]
-        parts, begin = [], 0
-        for holder in division.holders():
-            stored = self._stored.get(f"shard{holder}/{name}") or self._stored.get(name if holder == 0 else "")
-            if stored is not None:  # a process whose part is empty has none
-                parts.append(([begin if dim == division.dim else 0 for dim in range(len(stored.shape))], stored))
-                begin += stored.shape[division.dim] if stored.shape else 0
-        if not parts or division.axis >= 0 and begin != division.shape[division.dim]:
+        parts: Dict[Tuple[int, ...], Stored] = {}
+        for holder, part in self._divided[name].items():
+            found = self._stored.get(f"shard{holder}/{name}") or self._stored.get(name if holder == 0 else "")
+            if found is not None and found.shape == part.shape:  # a process whose part is empty has none
+                parts.setdefault(tuple(part.begin), found)
+        whole = self.shape_of(name)
+        if not parts or not covers(whole, [Part(whole, list(begin), stored.shape) for begin, stored in parts.items()]):
             raise ElasticError(f"{self.path} has not all parts of '{name}'")
-        return parts
+        return [(list(begin), parts[begin]) for begin in sorted(parts)]
 
-    def _read_divisions(self) -> Dict[str, Division]:
+    def _read_parts(self) -> Dict[str, Dict[int, Part]]:
+        """Of the tensors that several processes hold together: by the process, from 0 on."""
         if not any(map(_is_part, self._stored)):
             return {}
         manifest = f"{os.path.splitext(self.path)[0]}.json"
+        found: Dict[str, Dict[int, Part]] = {}
         try:
             with open(manifest) as file:
                 early = dict(json.load(file)["early"])
-            text = zlib.decompress(bytes.fromhex(early[f"shard0/{PARTS}"]))
-            return {name: Division(*division) for name, division in json.loads(text).items()}
+            texts = [early[f"shard{holder}/{PARTS}"] for holder in range(len(early)) if f"shard{holder}/{PARTS}" in early]
+            for holder, text in enumerate(texts):
+                for name, part in json.loads(zlib.decompress(bytes.fromhex(text))).items():
+                    found.setdefault(name, {})[holder] = Part(*part)
         except (OSError, ValueError, KeyError, TypeError, zlib.error) as error:
             raise ElasticError(f"{self.path} has parts of several processes, and {manifest}, which says how they belong together, "
                                f"cannot be read ({type(error).__name__}: {error})") from None
+        return found
 
 
 def load(path: str) -> Dict[str, torch.Tensor]:

@@ -6,7 +6,7 @@ import pickle
 import struct
 import weakref
 import zlib
-from typing import Any, Callable, Dict, Optional
+from typing import Any, Callable, Dict, Optional, Tuple
 
 import torch
 
@@ -36,7 +36,8 @@ class Pickler(pickle.Pickler):
 
     def reducer_override(self, value: Any) -> Any:
         if _values.local(value) is not value:
-            return _part_from, (_values.local(value).detach(), value.placements, value.shape, value.stride(), value.device_mesh.ndim)
+            return _part_from, (_values.local(value).detach(), value.placements, value.shape, value.stride(),
+                                _name_of(value.device_mesh))
         if type(value) in (torch.Tensor, torch.nn.Parameter) and value.layout is torch.strided and not value.is_quantized:
             is_parameter = type(value) is torch.nn.Parameter
             arguments = (_values.bytes_of(value), str(value.dtype)[6:], tuple(value.shape), value.device.type,
@@ -54,14 +55,26 @@ def _parameter_from(*arguments: Any) -> torch.Tensor:
     return torch.nn.Parameter(made.detach(), made.requires_grad)
 
 
-meshes: Dict[int, Any] = {}  # of the model's own DTensors, by their number of dimensions; as on all workers
+_meshes: Dict[Tuple[Any, ...], Any] = {}  # of the model's own DTensors, as on all workers
 
 
-def _part_from(part: torch.Tensor, placements: Any, shape: Any, stride: Any, dimensions: int) -> Any:
+def know_mesh(mesh: Any) -> None:
+    """And those of each of its dimensions."""
+    for name in mesh.mesh_dim_names or () if mesh.ndim > 1 else ():
+        know_mesh(mesh[name])
+    _meshes.setdefault(_name_of(mesh), mesh)
+
+
+def _name_of(mesh: Any) -> Tuple[Any, ...]:
+    """Equal in processes of the same place, and in each."""
+    return mesh.mesh_dim_names, tuple(mesh.shape), tuple(mesh.mesh.flatten().tolist())
+
+
+def _part_from(part: torch.Tensor, placements: Any, shape: Any, stride: Any, mesh: Tuple[Any, ...]) -> Any:
     from torch.distributed.tensor import DTensor
-    if dimensions not in meshes:
-        raise RecordError(f"a DTensor over a mesh of {dimensions} dimensions, which the model's parameters have not")
-    return DTensor.from_local(part, meshes[dimensions], placements, run_check=False, shape=shape, stride=stride)
+    if mesh not in _meshes:
+        raise RecordError(f"a DTensor over a mesh of {'x'.join(map(str, mesh[1]))} processes, which the model's parameters have not")
+    return DTensor.from_local(part, _meshes[mesh], placements, run_check=False, shape=shape, stride=stride)
 
 
 class _Gone:
