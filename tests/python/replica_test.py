@@ -79,6 +79,7 @@ assert session.board_get("own") == own
 assert session.board_get("of one 0") is None, "what one process lacks is missing to all: they go on in the same way"
 assert session.board_get("group/all") == b"of all"
 assert _replica_session.decided(session, here.index) == 0
+assert session.gathered(here.index * 10) == [0, 10, 20]
 session.next_batch()
 assert session.all_gather(bytearray(own)) == own
 session.wait_all_reduce()

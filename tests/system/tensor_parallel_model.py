@@ -18,15 +18,17 @@ class Model(nn.Module):
         self.outer, self.norm = nn.Linear(20, 20), nn.LayerNorm(20)
         self.columns, self.rows = nn.Linear(20, 32), nn.Linear(32, 24)
         self.norm_of_parts, self.head = nn.LayerNorm(24), nn.Linear(24, 2)
+        self.register_buffer("turns", torch.polar(torch.ones(10), torch.arange(10.0)), persistent=False)
 
     def forward(self, x):
-        x = self.rows(torch.tanh(self.columns(self.norm(self.outer(x)))))
+        x = torch.view_as_real(torch.view_as_complex(self.outer(x).unflatten(-1, (10, 2))) * self.turns).flatten(-2)
+        x = self.rows(torch.tanh(self.columns(self.norm(x))))
         return self.head(torch.tanh(self.norm_of_parts(x)))
 
 
 def divide(model, mesh):
     """Over a mesh of the dimensions "data" and "tensor"."""
-    parallelize_module(model, mesh["tensor"], {
+    parallelize_module(module=model, device_mesh=mesh["tensor"], parallelize_plan={
         "columns": ColwiseParallel(), "rows": RowwiseParallel(output_layouts=Shard(1)), "norm_of_parts": SequenceParallel(),
         "head": ColwiseParallel(input_layouts=Shard(1), output_layouts=Replicate())})
     if mesh["data"].size() > 1:

@@ -126,7 +126,7 @@ from tensor_parallel_model import Model, clip, samples, targets
 unit, batch = int(sys.argv[2]), int(sys.argv[3])
 torch.manual_seed(1)
 model = Model()
-optimizer = torch.optim.AdamW(model.parameters(), lr=0.01)
+optimizer = torch.optim.AdamW(model.parameters(), lr=0.003)
 for epoch in range(3):
     order = torch.randperm(301, generator=torch.Generator().manual_seed(epoch))[:301 // unit * unit]
     for chosen in order.split(batch):

@@ -33,7 +33,7 @@ elif FAULT == "strides":
     model.outer.weight = torch.nn.Parameter(part)
 else:
     divide(model, mesh)
-optimizer = torch.optim.AdamW(model.parameters(), lr=0.01)
+optimizer = torch.optim.AdamW(model.parameters(), lr=0.003)
 
 
 class Samples(torch.utils.data.Dataset):

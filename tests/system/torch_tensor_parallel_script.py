@@ -8,6 +8,7 @@ import torch.distributed as dist
 from tensor_parallel_model import Model, clip, divide, samples, targets
 from torch.distributed.checkpoint.state_dict import StateDictOptions, get_model_state_dict
 from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.tensor import DTensor
 from torch.utils.data import DataLoader, TensorDataset
 from torch.utils.data.distributed import DistributedSampler
 
@@ -41,12 +42,12 @@ def main():
     torch.manual_seed(1)
     model = Model()
     divide(model, mesh)
-    optimizer = torch.optim.AdamW(model.parameters(), lr=0.01)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=0.003)
     place = (mesh["data"].size(), mesh["data"].get_local_rank()) if FAULT != "sampler" else (None, None)
     dataset = TensorDataset(samples, targets)
     sampler = DistributedSampler(dataset, *place)
     loader = DataLoader(dataset, batch_size=4, sampler=sampler)
-    norms = 0
+    norms = losses = 0
     for epoch in range(EPOCHS):
         sampler.set_epoch(epoch)
         for x, y in batches(loader, mesh):
@@ -54,7 +55,8 @@ def main():
             loss = (model(x) - y).square().mean()
             loss.backward()
             clip(model)
-            norms = norms + model.columns.weight.grad.norm()  # a DTensor
+            norms = norms + model.columns.weight.grad.norm()  # a DTensor, over all of the mesh
+            losses = losses + DTensor.from_local(loss.detach(), mesh["tensor"])
             optimizer.step()
             time.sleep(PAUSE_S)
         whole = get_model_state_dict(model, options=StateDictOptions(full_state_dict=True))
@@ -62,7 +64,7 @@ def main():
             torch.save(whole, os.environ["ET_SAVED"])
         norm = float(norms.full_tensor())
         if dist.get_rank() == 0:
-            print(f"epoch {epoch}: norms {norm:.6f}", flush=True)
+            print(f"epoch {epoch}: norms {norm:.6f}, losses {float(losses.to_local()):.6f}", flush=True)
     dist.destroy_process_group()
 
 

@@ -152,6 +152,8 @@ class Leader(Session):
         _refuse_other(number, name, other)
         if piece.bytes == 0:
             return
+        if piece.dtype not in _SAFETENSORS:
+            return self._do("share_state", _named(number + 1, name).encode(), self._address(number, piece), piece.bytes)
         shape = (ctypes.c_uint64 * max(1, len(piece.shape)))(*piece.shape)
         self._do(call, _named(number + 1, name).encode(), self._address(number, piece), _SAFETENSORS[piece.dtype], shape,
                  len(piece.shape), *options)
@@ -394,8 +396,8 @@ class Follower:
     # --- The calls of a session
 
     def share_tensor(self, name: str, tensor: Any) -> None:
-        if str(tensor.dtype).replace("torch.", "") not in _SAFETENSORS or not tensor.is_contiguous():
-            raise ElasticError(f"'{name}' ({tensor.dtype}) is no contiguous tensor of a type that checkpoints have")
+        if not tensor.is_contiguous():
+            raise ElasticError(f"'{name}' ({tensor.dtype}) is no contiguous tensor")
         self._send("share_tensor", name, self._piece(tensor))
 
     def share_first_tensor(self, name: str, value: Any, every_steps: int = 1) -> None:

@@ -26,8 +26,8 @@ from ._script import script
 from ..errors import ElasticError
 
 PARTS = ("as FSDP, pipelines and process groups of parts of the workers do; elastictrain.torch makes scripts elastic that average "
-         "gradients over all workers. One that divides its model by fully_shard() is started with `elastictrain run --per-replica N`, the "
-         "number of processes that hold one copy together")
+         "gradients over all workers. One that divides its model by fully_shard() or parallelize_module() is started with `elastictrain run "
+         "--per-replica N`, the number of processes that hold one copy together")
 _OPERATIONS = {"sum": ReduceOp.SUM, "mean": ReduceOp.AVG, "max": ReduceOp.MAX, "min": ReduceOp.MIN, "product": ReduceOp.PRODUCT}
 _own: Dict[str, Callable[..., Any]] = {}  # torch's own functions, by name
 _timeout_s = TIMEOUT_S

@@ -70,12 +70,12 @@ class Layout:
         copies = [copy for copy in named if copy[0] in self._copies and copy[1].numel()]
         own = [[float(value) for value in (*sums(flat(parameter)), *sums(flat(gradient)))] for _, parameter, gradient in copies]
         found = self._session.gathered(own)
-        for one, other in _pairs(len(found)):
-            if self._batch_of[one] == self._batch_of[other]:
+        alike = [(one, other) for one, other in _pairs(len(found)) if self._batch_of[one] == self._batch_of[other]]
+        for what, place in (("the value", 0), ("the gradient", 2)):
+            for one, other in alike:
                 for (name, _, _), first, second in zip(copies, found[one], found[other]):
-                    for what, place in (("the value", 0), ("the gradient", 2)):
-                        if not _is_like(first[place:place + 2], second[place:place + 2]):
-                            raise ElasticError(OTHER_COPY.format(what, name, one, other))
+                    if not _is_like(first[place:place + 2], second[place:place + 2]):
+                        raise ElasticError(OTHER_COPY.format(what, name, one, other))
 
     def refuse_other_divisions_of_data(self, division: Any) -> None:
         """Of a script's own sampler, as this process has it. Raises ElasticError where processes that need the same batch have others."""

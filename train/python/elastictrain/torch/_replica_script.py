@@ -222,8 +222,9 @@ def _note_dividing(name: str) -> Callable[[Any], None]:
             return
 
         @functools.wraps(original)
-        def divide(target: Any, *arguments: Any, **named: Any) -> Any:
-            result = original(target, *arguments, **named)
+        def divide(*arguments: Any, **named: Any) -> Any:
+            result = original(*arguments, **named)
+            target = arguments[0] if arguments else named["module"]
             for part in target if isinstance(target, (list, tuple)) else [target]:
                 _note(part)
             return result

@@ -254,7 +254,7 @@ class Script:
         """A backward pass has made a gradient of the DDP model. Raises ElasticError where it would not be averaged."""
         if self.run is None and not self.is_forwarding:
             raise ElasticError("the gradients of this backward pass would not be averaged: it did not go through the model of "
-                               "DistributedDataParallel or fully_shard() that init_process_group() came before, or no "
+                               "DistributedDataParallel, fully_shard() or parallelize_module() that init_process_group() came before, or no "
                                "torch.optim.Optimizer has its parameters yet. Call that model itself, and make the optimizer before the pass")
 
     def note_update(self, optimizer: Optimizer) -> None:
@@ -382,7 +382,7 @@ class Script:
         if run is not None and run.is_started:
             run.stop()
         elif self._updated_alone:
-            raise NeverAveraged("this script has a model of DistributedDataParallel or fully_shard() and updated it with gradients that "
+            raise NeverAveraged("this script has a model of DistributedDataParallel, fully_shard() or parallelize_module() and updated it with gradients that "
                                 "were never averaged: no backward() of a pass through that model made them. Each worker trained alone")
         elif run is None and self._session is not None and is_starter():
             self._end_without_training(self._session)
