@@ -86,20 +86,20 @@ class Layouts(unittest.TestCase):
 
     def test_what_is_whole_is_equal(self):
         def values(value, gradient):
-            return [[float(part) for tensor in (value, gradient) for part in _layout.sums(tensor)]]
+            return {"whole": [float(part) for tensor in (value, gradient) for part in _layout.sums(tensor)]}
 
         value, gradient, far = torch.ones(10), torch.arange(10.0), torch.arange(10.0) * 1.01
         named = [("whole", value, gradient), ("part", value, gradient)]
         alike, apart = values(value, gradient * (1 + 1e-6)), values(value, far)
-        layout(0, Session([None, alike, apart, apart])).check_copies(named)
+        layout(0, Session([None, alike, apart, apart])).check_copies(lambda: named)
         with self.assertRaisesRegex(ElasticError, "the gradient of parameter 'whole', which processes 0 and 1 of this replica both hold in all"):
-            layout(0, Session([None, apart, alike, alike])).check_copies(named)
+            layout(0, Session([None, apart, alike, alike])).check_copies(lambda: named)
         with self.assertRaisesRegex(ElasticError, "the value of parameter 'whole', which processes 2 and 3"):
-            layout(0, Session([None, alike, alike, values(value * 1.01, gradient)])).check_copies(named)
+            layout(0, Session([None, alike, alike, values(value * 1.01, gradient)])).check_copies(lambda: named)
         nothing = values(value, torch.full((10,), float("nan")))
-        layout(0, Session([nothing, nothing, alike, alike])).check_copies(named)
+        layout(0, Session([nothing, nothing, alike, alike])).check_copies(lambda: named)
         with self.assertRaises(ElasticError):
-            layout(0, Session([nothing, alike, alike, alike])).check_copies(named)
+            layout(0, Session([nothing, alike, alike, alike])).check_copies(lambda: named)
 
     def test_a_sampler_gives_a_batch_to_all_that_compute_it(self):
         layout(0, Session([None, (2, 0), (2, 1), (2, 1)])).refuse_other_divisions_of_data((2, 0))

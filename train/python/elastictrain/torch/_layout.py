@@ -4,7 +4,7 @@ Processes among which fully_shard() divides it have each a batch of their own, a
 parallelize_module() divides its layers compute one batch together: each has that batch, and all of what is not divided.
 """
 
-from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple
+from typing import Any, Callable, Dict, List, NamedTuple, Optional, Sequence, Tuple
 
 import torch
 import torch.distributed as dist
@@ -48,33 +48,33 @@ class Layout:
         self._copies = {name for name, part in own.parts.items() if all(divisions[other].parts.get(name) == part for other in own.tensor)}
         self._batches = self._steps = 0
 
-    def check_batch(self, batch: Sequence[torch.Tensor], is_drawn_by_script: bool) -> None:
+    def check_batch(self, batch: Any, is_drawn_by_script: bool) -> None:
         """Now and then, of each pass alike in all processes. Raises ElasticError where processes have not the batches that they need:
         what a loader's stand-in for no samples has may be equal everywhere, but not what a script draws."""
         self._batches += 1
         if not self.has_tensor_groups or not _is_due(self._batches):
             return
-        found = self._session.gathered(fingerprint_of([tensor for tensor in batch if not is_divided(tensor)]))
+        found = self._session.gathered(fingerprint_of([tensor for tensor in tensors_of(batch) if not is_divided(tensor)]))
         for one, other in _pairs(len(found)):
             if self._batch_of[one] == self._batch_of[other] and found[one] != found[other]:
                 raise ElasticError(OTHER_BATCH.format(other, one))
             if is_drawn_by_script and self._batch_of[one] != self._batch_of[other] and found[one] == found[other]:
                 raise ElasticError(SAME_BATCH.format(one, other))
 
-    def check_copies(self, named: Sequence[Tuple[str, torch.Tensor, torch.Tensor]]) -> None:
-        """Now and then, in a step whose sums are there. `named`: the parameters and their gradients, as far as this process holds
+    def check_copies(self, named: Callable[[], Sequence[Tuple[str, torch.Tensor, torch.Tensor]]]) -> None:
+        """Now and then, in a step whose sums are there. `named()`: the parameters and their gradients, as far as this process holds
         them. Raises ElasticError where what several processes hold in all is not equal in them."""
         self._steps += 1
         if not self.has_tensor_groups or not _is_due(self._steps):
             return
-        copies = [copy for copy in named if copy[0] in self._copies and copy[1].numel()]
-        own = [[float(value) for value in (*sums(flat(parameter)), *sums(flat(gradient)))] for _, parameter, gradient in copies]
+        own = {name: [float(value) for value in (*sums(flat(parameter)), *sums(flat(gradient)))]
+               for name, parameter, gradient in named() if name in self._copies and parameter.numel()}
         found = self._session.gathered(own)
         alike = [(one, other) for one, other in _pairs(len(found)) if self._batch_of[one] == self._batch_of[other]]
         for what, place in (("the value", 0), ("the gradient", 2)):
             for one, other in alike:
-                for (name, _, _), first, second in zip(copies, found[one], found[other]):
-                    if not _is_like(first[place:place + 2], second[place:place + 2]):
+                for name, values in found[one].items():
+                    if not _is_like(values[place:place + 2], found[other][name][place:place + 2]):
                         raise ElasticError(OTHER_COPY.format(what, name, one, other))
 
     def refuse_other_divisions_of_data(self, division: Any) -> None:

@@ -337,7 +337,7 @@ class ElasticRun:
             part = self._order.indices(part)
         data = self._loader.take(part) if part else self.stand_in()
         if self.layout is not None:
-            self.layout.check_batch(_layout.tensors_of(data), is_drawn_by_script=False)
+            self.layout.check_batch(data, is_drawn_by_script=False)
         self._steps += 1
         self.session.phase("compile" if self._steps <= STEPS_THAT_MAY_COMPILE else None)
         return data
@@ -423,7 +423,7 @@ class ElasticRun:
     def _take_companion(self) -> Optional[List[float]]:
         used = self._companion.take_equal()
         if self.layout is not None and used is not None:
-            self.layout.check_copies(self._gradients.named())
+            self.layout.check_copies(self._gradients.named)
         if self._stage < Stage.MEMBER:  # what a joiner writes from here on is written to the state that it received
             self._first.adopt()
         return used
