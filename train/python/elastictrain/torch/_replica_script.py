@@ -93,8 +93,9 @@ def init_device_mesh(device_type: str, mesh_shape: Any, *arguments: Any, **named
     assert here is not None
     inner = next((dim for dim in range(len(mesh_shape)) if _product(mesh_shape[dim:]) == here.size), None)
     if inner is None:
-        raise ElasticError(f"this script divides its model over {mesh_shape[-1]} processes, and its replica has {here.size}. Start the run "
-                           f"with --per-replica {_product(mesh_shape[1:]) if len(mesh_shape) > 1 else mesh_shape[0]}")
+        size = _product(mesh_shape[1:] if len(mesh_shape) > 1 else mesh_shape)
+        raise ElasticError(f"this script divides its model over {size} processes, and its replica has {here.size}. Start the run with "
+                           f"--per-replica {size}")
     mesh_shape = (*(1 for _ in mesh_shape[:inner]), *mesh_shape[inner:])
     return _make_mesh(device_type, mesh_shape, *arguments, **named)
 
