@@ -94,6 +94,8 @@ def main():
     model = make_model()
     parts = [[one for one in model.parameters() if (one.dim() > 1) is is_matrix] for is_matrix in (True, False)]
     optimizer = torch.optim.AdamW([{"params": part} for part in parts], lr=0.01)
+    if FAULT == "assigned":
+        model.load_state_dict({name: value.clone() for name, value in model.state_dict().items()}, assign=True)
     generator = torch.Generator().manual_seed(3)
     samples, targets = torch.randn(301, 20, generator=generator), torch.randn(301, 1, generator=generator)
     dataset = TensorDataset(samples, targets)

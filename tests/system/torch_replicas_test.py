@@ -105,6 +105,7 @@ REFUSED_SCRIPTS = {
     "accumulation": "this script makes one update from several batches of a loader (set_requires_gradient_sync), which is not possible "
                     "in replicas of several processes. Make the batches larger",
     "setting": "this script makes one update from several batches of a loader, as 'grad_accum_steps' says, which is not possible",
+    "assigned": "the gradients of this backward pass would not be averaged",
     "no root": "this script divides several modules by fully_shard() or parallelize_module() (FSDPLinear, FSDPLinear, FSDPLinear) and none that contains them",
 }
 

@@ -179,8 +179,15 @@ class ShardedModel:
         self.module = module
         self.require_backward_grad_sync = True
         self.hook = module.register_forward_pre_hook(lambda _, *inputs: self._before_pass(inputs), prepend=True, with_kwargs=True)
+        self.watches: List[Any] = []
+        self._watch()
+
+    def _watch(self) -> None:
+        """Until there is a run; its parameters may be replaced before, as load_state_dict(assign=True) does."""
+        for hook in self.watches:
+            hook.remove()
         self.watches = [parameter.register_post_accumulate_grad_hook(lambda _: script.check_backward())
-                        for parameter in module.parameters() if parameter.requires_grad]  # until there is a run
+                        for parameter in self.parameters() if parameter.requires_grad]
 
     training = property(lambda self: self.module.training)
 
@@ -201,6 +208,8 @@ class ShardedModel:
     def _before_pass(self, inputs: Any) -> None:
         if script.model is not self:
             return
+        if script.run is None and torch.is_grad_enabled():
+            self._watch()
         script.before_pass()
         run = script.run
         if run is not None and not script.counts_samples and torch.is_grad_enabled():
