@@ -26,6 +26,7 @@ class Run:
 
     def __init__(self, place=(0, 1), drawn=()):
         self.place, self.drawn = place, drawn
+        self.world_size = place[1]
 
     def turn(self):
         return self.place
@@ -57,6 +58,38 @@ def named():
 class Stream(IterableDataset):
     def __iter__(self):
         return (torch.tensor(number) for number in range(12))
+
+
+class PartsOfBatches(unittest.TestCase):
+    """A generator over the micro-batches of a batch, which a function gives that is not known."""
+
+    def train(self, script, updates):
+        taken = []
+        for _ in range(updates):
+            for [part] in script.turns.over(batches(4)):
+                taken.append(part)
+                script.turns.note_pass(script.run)
+            script.run.step += 1
+        return taken
+
+    def test_one_replica_trains_on_all_of_them(self):
+        script = Script()
+        self.assertEqual(self.train(script, 3), 3 * [0, 1, 2, 3])
+        script.run.place = (1, 2)
+        script.run.world_size = 2
+        self.assertEqual(self.train(script, 1), [0, 1, 2, 3], "what gives parts is no source later")
+
+    def test_several_end_before_the_update(self):
+        with self.assertRaisesRegex(ElasticError, r"batches\(\) gives the parts of one batch, all of them for one update"):
+            self.train(Script((1, 2)), 1)
+
+    def test_an_epoch_of_one_update_is_no_batch(self):
+        script = Script((0, 2))
+        for _ in range(3):
+            for _ in script.turns.over(batches(2)):
+                script.turns.note_pass(script.run)
+                script.run.step += 1
+        self.assertEqual(script.turns.name, "batches()")
 
 
 class Taken(unittest.TestCase):

@@ -120,11 +120,12 @@ def _bring_together(tensor: torch.Tensor, operation: Optional[str], group: Any) 
     have none; those stay the replica's."""
     here, run = _processes.current(), script.run
     is_training = run is not None and run.is_started and run.outcome == RUNNING and not script.is_apart
-    if here is None or not is_training or threading.get_ident() != script.thread or operation is None:
+    if here is None or run is None or not is_training or threading.get_ident() != script.thread or operation is None:
         return
     if distributed.get_world_size(group) != here.size or (operation == "mean" and not tensor.is_floating_point()):
         return
-    assert run is not None
+    if group not in (None, distributed.group.WORLD) and run.layout is not None and run.layout.has_tensor_groups:
+        return  # the processes that compute one batch together may be all of the replica
     if run.world_size == 1:
         return
     own = tensor.detach().cpu().contiguous()

@@ -12,7 +12,7 @@ import os
 import sys
 import threading
 import types
-from typing import Any, Callable, Iterator, List, Optional, Tuple
+from typing import Any, Callable, Iterator, List, Optional, Set, Tuple
 
 import torch
 from torch.utils.data import DataLoader, get_worker_info
@@ -26,6 +26,8 @@ from .. import _replica
 from ..errors import ElasticError
 
 NAMED = "ELASTICTRAIN_BATCHES"  # MODULE:NAME of the function, or of the method CLASS.NAME, that gives a batch, or gives them one by one
+PARTS = ("{} gives the parts of one batch, all of them for one update, and each replica of this script took another one of them. Name "
+         f"what gives the batches by {NAMED}=MODULE:FUNCTION or MODULE:CLASS.METHOD, or train with one replica")
 _Take = Callable[[], Any]
 
 
@@ -40,6 +42,8 @@ class Turns:
         self.name = ""
         self._is_named = self._is_within = False  # by the user; something is being drawn
         self._step, self._has_drawn = -1, False  # of the last pass; since its first one
+        self._passes = self._steps = 0  # that were seen
+        self._parts: Set[Any] = set()  # what gives parts of a batch
         self._first = 0  # batches that were drawn in the first turn, where that was before the run
         self._owed = 0  # by this replica: others have drawn more in theirs
 
@@ -120,7 +124,8 @@ class Turns:
     def draw(self, source: Any, take: _Take) -> Any:
         """One of those that `take` gives, of which each replica takes another. Where fewer are left than there are replicas, there are
         none."""
-        if self._source not in (None, source) or self._is_elsewhere() or not self._script.trains_on_own:
+        is_other = self._source not in (None, source) or source in self._parts
+        if is_other or self._is_elsewhere() or not self._script.trains_on_own:
             return take()
         while self._owed:
             self._owed -= 1
@@ -161,10 +166,28 @@ class Turns:
         if self._first and run.begins_together:
             self._owed = max(int(part) for part in run.gather(b"%d" % self._first)) - self._first
         self._first = 0
+        self._passes += 1
+        self._steps += run.step != self._step
         if run.step != self._step:
             if not self._has_drawn and not self._is_named:
                 self._source, self.name = None, ""
             self._step, self._has_drawn = run.step, False
+
+    def seen(self) -> Tuple[int, int]:
+        return self._passes, self._steps
+
+    def note_end(self, source: Any, begun: Tuple[int, int]) -> None:
+        """An iterator of `source` is at its end. If all of it was drawn for one update, it has given the parts of a batch. Raises
+        ElasticError where replicas have taken turns in them."""
+        run = self._script.run
+        is_within_update = (run is not None and self._passes > begun[0] and self._steps <= begun[1] + 1 and run.step == self._step)
+        if source != self._source or self._is_named or not is_within_update:
+            return
+        self._parts.add(source)
+        self._source, name, self.name = None, self.name, ""
+        assert run is not None
+        if run.world_size > 1:
+            raise ElasticError(PARTS.format(name))
 
     def _tell(self) -> None:
         """What is found later than the start says."""
@@ -186,10 +209,14 @@ class Turn(_iterators.Passing):
 
     def __init__(self, inner: Any, turns: Turns) -> None:
         super().__init__(inner)
-        self._turns, self._source = turns, _source_of(inner)
+        self._turns, self._source, self._begun = turns, _source_of(inner), turns.seen()
 
     def __next__(self) -> Any:
-        return self._turns.draw(self._source, lambda: next(self.inner))
+        try:
+            return self._turns.draw(self._source, lambda: next(self.inner))
+        except StopIteration:
+            self._turns.note_end(self._source, self._begun)
+            raise
 
     def over(self, inner: Any) -> "Turn":
         return Turn(inner, self._turns)
