@@ -49,6 +49,7 @@ struct SupervisorOptions {
   std::uint64_t agent_connect_timeout_ms = 10'000;
   std::uint64_t time_limit_ms = 0;  // 0: none
   std::string interface;            // data plane; empty: by route
+  std::uint64_t per_replica = 1;    // processes of each worker, for `status`
   std::string protection;           // of the traffic between hosts, for `status`
   std::string gpu_protection;       // the same for the traffic of GPUs; said once a host has some
   std::string notice_probe;         // shell command of every agent; status 0: its host goes away; empty: none

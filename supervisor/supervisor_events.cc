@@ -215,7 +215,8 @@ void Supervisor::Impl::request(const std::string& line, control::ControlServer::
   if (!parsed.ok()) return answer(control::answer_line(false, parsed.error().message));
   if (std::holds_alternative<control::StatusRequest>(*parsed)) {
     const std::string protection = options_.protection + (has_gpus_ ? "; " + options_.gpu_protection : "");
-    return answer(control::status_answer(figures(), {journal_->path(), protection, workers_.pids(), clock_now()}));
+    return answer(control::status_answer(
+        figures(), {journal_->path(), protection, options_.per_replica, workers_.pids(), clock_now()}));
   }
   if (ended_) return answer(control::answer_line(false, "the run is ending"));
   if (std::holds_alternative<control::StopNowRequest>(*parsed)) {

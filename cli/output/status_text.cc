@@ -224,6 +224,7 @@ std::string counted(double count, const char* one, const char* many) {
 std::string render_head(const Json& status) {
   std::string head = text(status, "name") + ": " + text(status, "phase") + ", " +
                      counted(number(status, "world_size"), " worker", " workers");
+  if (status.contains("per_replica")) head += " of " + whole(status, "per_replica") + " processes each";
   if (number(status, "target_size") != number(status, "world_size"))
     head += " (target " + whole(status, "target_size") + ")";
   if (!is_plain(status)) head += ", generation " + whole(status, "generation");

@@ -218,6 +218,7 @@ std::string status_answer(const RunFigures& figures, const StatusFacts& facts) {
   ObjectWriter object(out);
   append_desired_state(object, figures);
   append_training(object, figures);
+  if (facts.per_replica > 1) object.number("per_replica", facts.per_replica);
   object.text("protection", facts.protection);
   object.text("journal", facts.journal);
   object.raw("checkpoint", checkpoint_of(figures.checkpoint));

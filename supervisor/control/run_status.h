@@ -59,8 +59,9 @@ struct RunFigures {
 namespace elastictrain::control {
 
 struct StatusFacts {
-  std::string journal;     // path
-  std::string protection;  // of the traffic between hosts, for users
+  std::string journal;            // path
+  std::string protection;         // of the traffic between hosts, for users
+  std::uint64_t per_replica = 1;  // processes of each worker
   std::unordered_map<WorkerId, std::int64_t> pids;
   Instant now;
 };

@@ -303,6 +303,7 @@ class Scripts(Case):
                 run.wait_size(2, START_S)
                 run.wait_more_steps(20)
                 stays = pids(run.status())[0]
+                self.assertEqual(run.status()["per_replica"], 2)
                 for victim_of in (lambda pid: others_of(pid)[0], lambda pid: pid):
                     replica = [pid for pid in pids(run.status()) if pid != stays][0]
                     os.kill(victim_of(replica), signal.SIGKILL)

@@ -68,6 +68,7 @@ SupervisorOptions supervisor_options(const RunConfig& config, const RunPlan& pla
   options.agent_connect_timeout_ms = config.launcher.connect_timeout_ms;
   options.time_limit_ms = config.timeouts.time_limit_s * 1000;
   options.interface = config.network.interface;
+  options.per_replica = config.workers.per_replica;
   options.protection = describe_protection(config.network);
   if (!plan.all_local) options.gpu_protection = gpus_leave_in_clear(config.network);
   options.forward_signals = forwarded_signals(config.signals, plan.usr1_drains);

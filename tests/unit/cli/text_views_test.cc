@@ -108,6 +108,13 @@ TEST_CASE("status shows why the run does not grow") {
   CHECK(contains(render_status(status), "\ngrow refused: the others make their steps at train.py:12, this worker"));
 }
 
+TEST_CASE("status says of how many processes each worker is, where these are several") {
+  nlohmann::json status = {{"name", "job"}, {"phase", "running"}, {"world_size", 2}, {"target_size", 3}};
+  CHECK(contains(render_status(status), "job: running, 2 workers (target 3)"));
+  status["per_replica"] = 4;
+  CHECK(contains(render_status(status), "job: running, 2 workers of 4 processes each (target 3)"));
+}
+
 TEST_CASE("status shows what cannot be reached, which new worker failed, and why a host is lost") {
   nlohmann::json status = {{"name", "job"}, {"phase", "running"}, {"world_size", 1}, {"target_size", 3}};
   CHECK(!contains(render_status(status), "not reached"));
