@@ -19,13 +19,14 @@ constexpr std::size_t kMaxListBytes = 64U << 20;   // of a list
 constexpr std::size_t kRememberedBytes = 4 << 20;  // of a manifest or fence; a larger one is read again
 
 // $1: the verb, $2: where, $3: of put, the length. A bucket is listed by its API: the texts of `aws s3 ls` are for
-// people.
+// people. Not in a pipeline, whose status would be that of its last command: a list that failed would be empty.
 constexpr const char* kAws = R"(set -eu
 case $1 in
 list)
   rest=${2#s3://}; bucket=${rest%%/*}; prefix=${rest#"$bucket"}; prefix=${prefix#/}; prefix=${prefix:+${prefix%/}/}
-  aws s3api list-objects-v2 --bucket "$bucket" --prefix "$prefix" --delimiter / --output text \
-    --query 'Contents[].[Size,Key]' | while read -r bytes key; do
+  found=$(aws s3api list-objects-v2 --bucket "$bucket" --prefix "$prefix" --delimiter / --output text \
+    --query 'Contents[].[Size,Key]')
+  printf '%s\n' "$found" | while read -r bytes key; do
     case $bytes in None | '') ;; *) printf '%s %s\n' "$bytes" "${key#"$prefix"}" ;; esac
   done ;;
 get) exec aws s3 cp --only-show-errors "$2" - ;;

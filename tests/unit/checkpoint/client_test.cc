@@ -29,6 +29,12 @@ std::string problem_of(const Store& store) {
   return listing.ok() ? "none" : listing.error().message;
 }
 
+ErrorCode load_error(const Store& store) {
+  State state;
+  std::vector<std::string> skipped;
+  return store.load_newest(state.buffers, 0, {}, skipped).error().code;
+}
+
 TEST_CASE("what a client says on standard error is told, with the place and its status") {
   const Directory directory;
   const Fault fault("fail");
@@ -76,6 +82,43 @@ TEST_CASE("a client that is not there is named, with what to do") {
   const Store store("s3://bucket/run", {"/nonexistent/client", std::chrono::seconds(1)});
   CHECK(contains(problem_of(store), "the client /nonexistent/client cannot be run: No such file"));
   CHECK(contains(problem_of(store), "set checkpoint.client"));
+}
+
+// A command line of this name that does what `text` says, before those that are installed.
+class Installed {
+ public:
+  Installed(const Directory& directory, const std::string& name, const std::string& text) : before_(::getenv("PATH")) {
+    directory.write(name, "#!/bin/sh\n" + text);
+    fs::permissions(directory / name, fs::perms::owner_all);
+    ::setenv("PATH", (directory.path() + ":" + before_).c_str(), 1);
+  }
+  ~Installed() { ::setenv("PATH", before_.c_str(), 1); }
+
+ private:
+  std::string before_;
+};
+
+TEST_CASE("a bucket that cannot be listed is not empty") {
+  const Directory directory;
+  const Installed aws(directory, "aws", "echo 'Could not connect to the endpoint URL' >&2; exit 255\n");
+  const Installed rclone(directory, "rclone", "echo 'AccessDenied' >&2; exit 1\n");
+  CHECK(contains(problem_of(Store("s3://bucket/run")),
+                 "the client aws ended with status 255: Could not connect to the endpoint URL"));
+  CHECK(contains(problem_of(Store("rclone://remote/run")), "the client rclone ended with status 1: AccessDenied"));
+}
+
+TEST_CASE("the lists of the AWS command line and of rclone are read, also where there is nothing") {
+  const Directory directory;
+  const std::string aws = "[ \"$4 $6 $8\" = 'bucket a/run/ /' ] || exit 9\n";
+  {
+    const Installed full(directory, "aws",
+                         aws + "printf '10\\ta/run/step-4.gen-1.safetensors\\n9\\ta/run/notes of mine\\n'\n");
+    CHECK(contains(Store("s3://bucket/a/run").list()->problems.at(0), "s3://bucket/a/run/step-4.gen-1.safetensors"));
+  }
+  const Installed empty(directory, "aws", aws + "echo None\n");
+  CHECK(load_error(Store("s3://bucket/a/run/")) == ErrorCode::kUnavailable);
+  const Installed none(directory, "rclone", "[ \"$7\" = remote:a/run ] && echo 'directory not found' >&2 && exit 3\n");
+  CHECK(load_error(Store("rclone://remote/a/run")) == ErrorCode::kUnavailable);
 }
 
 TEST_CASE("manifests are read once, however often checkpoints are listed") {
