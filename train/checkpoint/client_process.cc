@@ -73,9 +73,9 @@ Result<ClientProcess> ClientProcess::start(const std::string& name, const std::v
       ::posix_spawnp(&process.pid_, argv.front(), &spawn.actions, &spawn.attributes, argv.data(), environ);
   if (failed != 0) {
     process.pid_ = -1;
-    return Error{ErrorCode::kUnavailable, "the client " + process.name_ +
-                                              " cannot be run: " + std::generic_category().message(failed) +
-                                              "; install it on each host, or set checkpoint.client"};
+    return Error{ErrorCode::kIo, "the client " + process.name_ +
+                                     " cannot be run: " + std::generic_category().message(failed) +
+                                     "; install it on each host, or set checkpoint.client"};
   }
   return process;
 }

@@ -1,7 +1,7 @@
 // Purpose: one call of a client program: bytes to its standard input or from its standard output, and how it ended.
 //
 // The process has a group of its own, so that an interrupt of the terminal does not end a transfer. The destructor ends
-// it. Thread: any, one at a time. Errors: kUnavailable: it cannot be run; kTimeout; kIo with what it said last.
+// it. Thread: any, one at a time. Errors: kTimeout; kIo: it cannot be run, or failed, with what it said last.
 #pragma once
 
 #include <sys/types.h>

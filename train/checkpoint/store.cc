@@ -139,11 +139,19 @@ Result<Manifest> Store::read_manifest(const Identity& identity) const {
   return manifest;
 }
 
-void Store::read_fences(Listing& listing) const {
+// A store that does not answer now holds what it held: to go on without what it has not given would be to lose it.
+// Files of a directory that cannot be read are damaged.
+bool Store::may_be_there(const Error& error) const {
+  const bool is_damaged = error.code == ErrorCode::kInvalid || error.code == ErrorCode::kRefused;
+  return !is_damaged && !target_->names_pairs_together();
+}
+
+Status Store::read_fences(Listing& listing) const {
   for (const auto& file : listing.fences) {
     const std::string name = fence_name(file.identity.generation);
     const auto text = read_whole(*target_, name, kMaxManifestBytes);
     const auto record = text ? parse_fence(*text) : Result<FenceRecord>(text.error());
+    if (!record && may_be_there(record.error())) return record.error();
     if (!record) {
       listing.problems.push_back(path(name) + ": " + record.error().message);
       continue;
@@ -151,6 +159,7 @@ void Store::read_fences(Listing& listing) const {
     listing.lineage = merge(listing.lineage, record->lineage);
     listing.lineage = merge(listing.lineage, std::span(&record->fence, 1));
   }
+  return {};
 }
 
 Result<Listing> Store::list(std::span<const Fence> more) const {
@@ -161,7 +170,7 @@ Result<Listing> Store::list(std::span<const Fence> more) const {
                   .any = !names.manifests.empty(),
                   .fences = names.fences,
                   .temporaries = names.temporaries};
-  read_fences(listing);
+  if (auto status = read_fences(listing); !status) return status.error();
   std::vector<Manifest> found;
   for (const auto& identity : names.manifests) {
     auto manifest = read_manifest(identity);
@@ -169,6 +178,8 @@ Result<Listing> Store::list(std::span<const Fence> more) const {
       listing.newest_base = manifest->progress.generation_base;  // ascending: the last one is the newest
       listing.lineage = merge(listing.lineage, manifest->lineage);
       found.push_back(std::move(*manifest));
+    } else if (may_be_there(manifest.error())) {
+      return manifest.error();
     } else {
       listing.problems.push_back(manifest.error().message);
     }
@@ -248,6 +259,7 @@ Result<Loaded> Store::load_newest(const state::StateBuffers& buffers, std::uint6
     }
     const auto status = read_data(manifest, buffers);
     if (status) return Loaded{std::move(manifest), listing->lineage, listing->newest_generation};
+    if (may_be_there(status.error())) return status.error();
     skipped.push_back(status.error().message);
   }
   if (!listing->any) return Error{ErrorCode::kUnavailable, "there is no checkpoint in " + place()};

@@ -50,7 +50,7 @@ class Store {
 
   // Fills the buffers from the newest checkpoint that counts. `skipped`: one message for each newer one that was not
   // used. kUnavailable: there was never a checkpoint. kInvalid: there are some, but none can be used; the content of
-  // the buffers is then undefined.
+  // the buffers is then undefined. kIo, kTimeout: a store does not give one that it has.
   Result<Loaded> load_newest(const state::StateBuffers& buffers, std::uint64_t sample_count,
                              std::span<const Fence> more, std::vector<std::string>& skipped) const;
 
@@ -67,7 +67,8 @@ class Store {
  private:
   std::string path(std::string_view name) const { return target_->path(name); }
   Result<Manifest> read_manifest(const Identity& identity) const;
-  void read_fences(Listing& listing) const;
+  Status read_fences(Listing& listing) const;
+  bool may_be_there(const Error& error) const;
   Status read_data(const Manifest& manifest, const state::StateBuffers& buffers) const;
   Status publish(const std::string& name, std::string_view text, const Writer& writer) const;
   void remove(const Identity& identity) const;

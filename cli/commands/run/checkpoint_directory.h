@@ -53,8 +53,8 @@ std::optional<Step> saved_step(const std::string& journal_path);
 // next beat.
 //
 // Thread: one; an object store is looked at in a thread of its own. Errors: kRefused, with the owner and the ways out;
-// a directory that cannot be written is the checkpoints' own problem, and no claim; kIo, kTimeout, kUnavailable: the
-// client of an object store failed.
+// a directory that cannot be written is the checkpoints' own problem, and no claim; kIo, kTimeout: the client of an
+// object store failed.
 
 struct ClaimRequest {
   CheckpointPlace place;

@@ -78,10 +78,29 @@ TEST_CASE("a file that comes in half is no checkpoint") {
   CHECK(contains(loaded.error().message, "it is shorter than expected"));
 }
 
+TEST_CASE("a store that does not give what it has is no reason to go back to an older checkpoint") {
+  const Directory directory;
+  const auto store = store_with(directory);
+  REQUIRE(save(store, {1, 1}).ok());
+  REQUIRE(save(store, {1, 2}).ok());
+  CHECK(store.list()->manifests.size() == 2);  // the manifests are known
+  const Fault fault("away");
+  State state;
+  std::vector<std::string> skipped;
+  const auto anew = store_with(directory).load_newest(state.buffers, 0, {}, skipped);  // fails at the first manifest
+  const auto known = store.load_newest(state.buffers, 0, {}, skipped);                 // fails at the data
+  for (const auto* loaded : {&anew, &known}) {
+    REQUIRE_FALSE(loaded->ok());
+    CHECK(loaded->error().code == ErrorCode::kIo);
+    CHECK(contains(loaded->error().message, "ended with status 2: connection reset"));
+  }
+}
+
 TEST_CASE("a client that is not there is named, with what to do") {
   const Store store("s3://bucket/run", {"/nonexistent/client", std::chrono::seconds(1)});
   CHECK(contains(problem_of(store), "the client /nonexistent/client cannot be run: No such file"));
   CHECK(contains(problem_of(store), "set checkpoint.client"));
+  CHECK(load_error(store) == ErrorCode::kIo);  // kUnavailable would be the start of a run at its first step
 }
 
 // A command line of this name that does what `text` says, before those that are installed.
