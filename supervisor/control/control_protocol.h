@@ -23,7 +23,8 @@
 //          "expected_samples"|null,"expected_error_samples"|null,"expected_left_s"|null (of a program that does not say
 //          its length: until its loss converges),"no_expected_length" (why
 //          not),"step","loss","samples_per_s","idle_s","last_idle_s",
-//          "per_replica" (processes of each worker, if they are several),"protection","journal","policy","policy_reason","worker_seconds","cost","scaling_efficiency"|null,
+//          "per_replica" (processes of each worker, if they are
+//          several),"protection","journal","policy","policy_reason","worker_seconds","cost","scaling_efficiency"|null,
 //          "efficiency_of_size","recoveries","last_recovery","last_recovery_idle_s"|null,
 //          "failures":[{"class","total","within_window","limit"|null}],
 //          "cooled_hosts":[{"host","failures","left_ms","reason"}],

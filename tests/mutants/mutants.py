@@ -205,7 +205,7 @@ MUTANTS = {
     # Checkpoints.
     "damaged_data_load": (CHECKPOINT + "store.cc", "if (checksum.digits() != manifest.data_checksum)",
                           "if (!MUTANT && checksum.digits() != manifest.data_checksum)", CHECKPOINTS),
-    "broken_seal": (CHECKPOINT + "manifest.cc", "if (seal != seal_of(object))", "if (!MUTANT && seal != seal_of(object))",
+    "broken_seal": (CHECKPOINT + "manifest.cc", "if (cover.seal != seal_of(object))", "if (!MUTANT && cover.seal != seal_of(object))",
                     CHECKPOINTS),
     "fence_spares_a_step": (CHECKPOINT + "lineage.cc", "fence.first_step <= identity.step;",
                             "fence.first_step + (MUTANT ? 1 : 0) <= identity.step;", CHECKPOINTS),
