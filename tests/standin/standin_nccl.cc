@@ -212,7 +212,8 @@ class Comm {
 
   int state() const {
     if (const int error = stuck_) return error;
-    return has_fault("async-error", rank_) ? kRemote : state_.load();
+    const int own = state_;
+    return own == kSuccess && has_fault("async-error", rank_) ? kRemote : own;
   }
   // What a call that begins a job returns.
   int begun() {

@@ -16,7 +16,8 @@
 //   connect-late      the first collective of each algorithm connects in spite of NCCL_RUNTIME_CONNECT=0
 //   sync-init         init waits until the whole device is idle, as an implicit synchronization does
 //   fail-init         init ends with ncclSystemError
-//   async-error       the communicator reports ncclRemoteError and keeps doing so, Shrink included
+//   async-error       the communicator reports ncclRemoteError when no call is in progress, and keeps doing so, Shrink
+//                     included
 //   fail-shrink       Shrink ends with ncclSystemError
 //   stall-shrink      Shrink is never done; an abort of the parent still ends it
 //   stall-revoke      Revoke is never done; an abort still ends it
