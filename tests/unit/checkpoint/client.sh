@@ -13,7 +13,7 @@ half:get) head -c 50 "$path"; exit ;;
 away:get) head -c 50 "$path"; echo "connection reset" >&2; exit 2 ;;
 esac
 case $1 in
-list) [ ! -d "$path" ] || find "$path" -maxdepth 1 -type f -printf '%s %f\n' ;;
+list) [ ! -d "$path" ] || find "$path" -ignore_readdir_race -maxdepth 1 -type f -printf '%s %f\n' ;;
 get) exec cat "$path" ;;
 put)
   mkdir -p "$(dirname "$path")"
