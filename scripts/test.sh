@@ -2,7 +2,7 @@
 # Installs what is missing, builds, and runs every test. The last line says how many passed and how many failed. Without
 # root or sudo the tests that need network namespaces are skipped, and each says so.
 # Usage: scripts/test.sh [--asan|--tsan|--debug|--long|--mutants|--torch] [ctest arguments…]
-#   scripts/test.sh                      release build, all tests (10 to 20 minutes on two cores, without the build)
+#   scripts/test.sh                      release build, all tests (10 minutes on two cores, without the build)
 #   scripts/test.sh --asan               the same in a build with AddressSanitizer, its leak detector and UBSan
 #   scripts/test.sh --tsan               the same with ThreadSanitizer; both take half an hour and more
 #   scripts/test.sh --long               all tests, with the cases that stand next to a shorter one of their kind
@@ -17,7 +17,7 @@ preset=release
 tests=()
 groups=(test)
 mutants=
-jobs=$((2 * $(nproc)))  # most tests wait; those that compute count as several (tests/CMakeLists.txt)
+jobs=$((3 * $(nproc)))  # most tests wait; those that compute count as several (tests/CMakeLists.txt)
 case "${1:-}" in
   -h | --help)
     sed -n '2,12s/^# //p' "$0"
