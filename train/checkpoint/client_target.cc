@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <functional>
 #include <map>
 #include <optional>
 #include <string_view>
@@ -86,12 +87,16 @@ class ClientSource : public Source {
   ClientProcess process_;
 };
 
+using Bytes = std::shared_ptr<const std::vector<std::byte>>;
+
+// What is put. `keep`, if there is one, gets the bytes once they are there.
 class ClientSink : public Sink {
  public:
-  ClientSink(std::string path, Program call, std::chrono::milliseconds timeout)
-      : path_(std::move(path)), call_(std::move(call)), timeout_(timeout) {}
+  ClientSink(std::string path, Program call, std::chrono::milliseconds timeout, std::function<void(Bytes)> keep)
+      : path_(std::move(path)), call_(std::move(call)), timeout_(timeout), keep_(std::move(keep)) {}
 
   Status write(std::span<const std::byte> bytes) override {
+    if (keep_) kept_.insert(kept_.end(), bytes.begin(), bytes.end());
     if (!process_ && waiting_.size() + bytes.size() < kBufferedBytes) {
       waiting_.insert(waiting_.end(), bytes.begin(), bytes.end());
       return {};
@@ -102,7 +107,9 @@ class ClientSink : public Sink {
   Status sync() override { return {}; }
   Status publish() override {
     if (auto status = send_waiting(); !status) return status;
-    return named(process_->finish());
+    if (auto status = named(process_->finish()); !status) return status;
+    if (keep_) keep_(std::make_shared<const std::vector<std::byte>>(std::move(kept_)));
+    return {};
   }
 
  private:
@@ -122,11 +129,11 @@ class ClientSink : public Sink {
   std::string path_;
   Program call_;
   std::chrono::milliseconds timeout_;
+  std::function<void(Bytes)> keep_;
+  std::vector<std::byte> kept_;
   std::vector<std::byte> waiting_;
   std::unique_ptr<ClientProcess> process_;
 };
-
-using Bytes = std::shared_ptr<const std::vector<std::byte>>;
 
 // Remembered bytes of a small file.
 class MemorySource : public Source {
@@ -153,12 +160,7 @@ class ClientTarget : public Target {
   const std::string& place() const override { return place_; }
   Result<std::vector<Entry>> list() override;
   Result<std::unique_ptr<Source>> open(const std::string& name) override;
-  Result<std::unique_ptr<Sink>> create(const std::string& name, const std::string&, std::uint64_t bytes) override {
-    remembered_.erase(name);
-    Program put = call("put", path(name));
-    put.words.push_back(std::to_string(bytes));
-    return std::unique_ptr<Sink>(std::make_unique<ClientSink>(path(name), std::move(put), timeout_));
-  }
+  Result<std::unique_ptr<Sink>> create(const std::string& name, const std::string&, std::uint64_t bytes) override;
   void remove(const std::string& name) override {
     auto process = start("remove", path(name));
     if (process) (void)process->finish();
@@ -236,6 +238,16 @@ Result<std::vector<Target::Entry>> ClientTarget::list() {
     return now == sizes_.end() || now->second != known.second->size();
   });
   return entries;
+}
+
+Result<std::unique_ptr<Sink>> ClientTarget::create(const std::string& name, const std::string&, std::uint64_t bytes) {
+  remembered_.erase(name);
+  Program put = call("put", path(name));
+  put.words.push_back(std::to_string(bytes));
+  std::function<void(Bytes)> keep;
+  if (bytes <= kRememberedBytes && is_final(name))
+    keep = [this, name](Bytes put_there) { remembered_[name] = put_there; };
+  return std::unique_ptr<Sink>(std::make_unique<ClientSink>(path(name), std::move(put), timeout_, std::move(keep)));
 }
 
 Result<std::unique_ptr<Source>> ClientTarget::open(const std::string& name) {

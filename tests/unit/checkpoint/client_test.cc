@@ -78,6 +78,15 @@ TEST_CASE("a file that comes in half is no checkpoint") {
   CHECK(contains(loaded.error().message, "it is shorter than expected"));
 }
 
+TEST_CASE("a manifest that was just put is not fetched") {
+  const Directory directory;
+  const auto store = store_with(directory);
+  REQUIRE(save(store, {1, 1}).ok());
+  const Fault fault("half");
+  CHECK(store.list()->manifests.size() == 1);
+  CHECK(store_with(directory).list()->manifests.empty());
+}
+
 TEST_CASE("a store that does not give what it has is no reason to go back to an older checkpoint") {
   const Directory directory;
   const auto store = store_with(directory);
