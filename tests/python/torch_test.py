@@ -713,6 +713,8 @@ class Checkpoints(unittest.TestCase):
                     checkpoint.main([file.name, os.path.dirname(file.name)])
         with self.assertRaisesRegex(SystemExit, "No such file"):
             checkpoint.main([file.name, "nowhere"])
+        with self.assertRaisesRegex(SystemExit, "in an object store, and this reads files"):
+            checkpoint.main(["s3://bucket/run/step-10.gen-1.safetensors", "nowhere"])
 
 
 class Loading(unittest.TestCase):

@@ -79,6 +79,9 @@ class File:
 
     def __init__(self, path: str) -> None:
         self.path = path
+        if "://" in path:
+            raise ElasticError(f"{path} is in an object store, and this reads files: copy it and its manifest (the same name with "
+                               ".json) into a directory, as by `aws s3 cp`")
         with open(path, "rb") as file:
             size = int.from_bytes(file.read(8), "little")
             text = file.read(size) if size < 1 << 30 else b""
