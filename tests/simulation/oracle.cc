@@ -1,6 +1,7 @@
 #include "tests/simulation/oracle.h"
 
 #include <algorithm>
+#include <iterator>
 #include <utility>
 
 #include "tests/simulation/journal_records.h"
@@ -26,6 +27,9 @@ void Oracle::journaled(const core::Journal& record) {
   if (!facts.totals.empty()) audit_ = std::move(facts.totals);
   if (!facts.broken_invariant.empty()) violated("core_invariants", facts.broken_invariant);
   for (const Generation number : facts.numbers) journaled_.insert({facts.event, number});
+  if (facts.event == "active") {  // from here on it is part of each plan's lineage
+    for (const Generation number : facts.numbers) tentative_.erase(number);
+  }
 }
 
 void Oracle::asked(std::uint64_t request) {
@@ -218,13 +222,27 @@ void Oracle::assigned(WorkerId worker, const protocol::GenerationPlan& plan) {
 
 void Oracle::begins(Generation generation, Step first_step) {
   const auto [found, fresh] = first_steps_.try_emplace(generation, first_step);
+  if (fresh && found != first_steps_.begin()) {
+    const auto [before, same_step] = *std::prev(found);  // in which nobody may have committed
+    if (same_step == first_step && tentative_.contains(before)) tentative_.insert(generation);
+  }
   if (fresh || found->second == first_step) return;
   violated("one_first_step", name_of(generation) + " begins with step " + std::to_string(found->second) + " and " +
                                  std::to_string(first_step));
 }
 
+void Oracle::begins_afresh(Generation generation, Step first_step) {
+  if (!first_steps_.contains(generation)) tentative_.insert(generation);
+  begins(generation, first_step);
+}
+
+void Oracle::writes_fence(Generation generation) {
+  tentative_.erase(generation);
+}
+
 void Oracle::stops(Generation generation, Step last_step) {
   begins(generation, last_step + 1);
+  tentative_.erase(generation);
   if (history_.size() > last_step) cut_history(last_step);
 }
 
@@ -252,12 +270,20 @@ void Oracle::passes(WorkerId worker, Step step, const Counted& part) {
 
 bool Oracle::is_void(Generation generation, Step step) const {
   for (auto later = first_steps_.upper_bound(generation); later != first_steps_.end(); ++later) {
-    if (later->second <= step) return true;
+    if (later->second <= step && !tentative_.contains(later->first)) return true;
   }
   return false;
 }
 
+bool Oracle::is_fenced_by_plan(Generation generation, Step step) const {
+  return std::any_of(plans_.upper_bound(generation), plans_.end(), [&](const auto& later) {
+    const auto& [plan, prepared, committed, cancelled] = later.second;
+    return committed && plan.fence != 0 && plan.resume_step < step;
+  });
+}
+
 void Oracle::commits(WorkerId worker, const CommittedStep& step) {
+  tentative_.erase(step.generation);
   check_behind_no_fence(worker, step);
   check_bit_identity(worker, step);
   if (violation_ || is_void(step.generation, step.step)) return;
@@ -356,7 +382,7 @@ void Oracle::reads_checkpoint(WorkerId worker, const std::optional<CheckpointFac
   };
   Step newest = 0;
   for (const CheckpointFacts& each : complete) {
-    if (counts(each)) newest = std::max(newest, each.step);
+    if (counts(each) && !is_fenced_by_plan(each.generation, each.step)) newest = std::max(newest, each.step);
   }
   if (read && !counts(*read)) {
     violated("no_fenced_checkpoint", to_string(worker) + " reads the checkpoint of step " + std::to_string(read->step) +

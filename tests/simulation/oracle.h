@@ -63,6 +63,10 @@ class Oracle {
   void prepared(WorkerId worker, Generation generation);
   void assigned(WorkerId worker, const protocol::GenerationPlan& plan);
   void begins(Generation generation, Step first_step);
+  // The same of one that begins from a checkpoint or from nothing. Older generations that nobody has stopped may go on,
+  // and count, until it commits a step, has written its fence, or the supervisor knows that it has begun.
+  void begins_afresh(Generation generation, Step first_step);
+  void writes_fence(Generation generation);
   // The run stops after a loss: a later step that a worker of the halted generation has committed does not count.
   void stops(Generation generation, Step last_step);  // reports of older generations from this step on are void
   void answers(WorkerId worker, const protocol::WorkerHalted& message, bool settled, Step really_committed);
@@ -112,6 +116,8 @@ class Oracle {
   void check_behind_no_fence(WorkerId worker, const CommittedStep& step);
   void check_exactly_once(const CommittedStep& step);
   void check_ledger(const char* name, std::uint64_t value);
+  // By the plan of a later generation, which is part of each lineage although nobody may have taken it.
+  bool is_fenced_by_plan(Generation generation, Step step) const;
   void cut_history(Step last);
   void append(const CommittedStep& step);
 
@@ -121,6 +127,7 @@ class Oracle {
   Generation highest_number_ = 0;
   std::set<Generation> fences_;
   std::map<Generation, Step> first_steps_;
+  std::set<Generation> tentative_;  // of these, those that make nothing void yet
   std::set<std::pair<std::string, Generation>> journaled_;
   std::map<WorkerId, Worker> workers_;
   std::vector<CommittedStep> history_;  // index = step - 1

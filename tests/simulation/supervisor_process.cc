@@ -350,7 +350,7 @@ void SupervisorProcess::check_stop(WorkerId worker) const {
 
 // Who is only late is ended where another one holds the state, when that is decided: its stacks are asked for first.
 void SupervisorProcess::check_kill(WorkerId worker) {
-  if (!condemned_.insert(worker).second) return;
+  if (!world_.condemned.insert(worker).second) return;
   const WorkerProcess* process = world_.worker(worker);
   if (process == nullptr || !process->is_late() || process->stopped() || process->hangs()) return;
   const core::RunView view = membership_.view();

@@ -92,7 +92,6 @@ class SupervisorProcess {
   std::optional<testing::JournalCheck> journal_check_;
   std::map<AgentId, Entry> entries_;
   std::map<WorkerId, AgentId> homes_;
-  std::set<WorkerId> condemned_;  // asked for their stacks, or killed without that
   std::set<std::string> listed_;  // hosts of the newest list
   std::map<std::uint64_t, std::string> drains_;
   std::map<std::uint64_t, std::string> undrains_;

@@ -143,7 +143,11 @@ Task<WorkerProcess::Entry> WorkerProcess::begin_first_generation() {
   if (!in) co_return Entry::kAgain;
   remember_shares(assignment_, true);
   first_step_ = true;
-  world_.oracle.begins(assignment_.generation, progress_.committed_step + 1);
+  world_.oracle.begins_afresh(assignment_.generation, progress_.committed_step + 1);
+  if (rank() == 0 && !world_.disk.checkpoints.empty() && !world_.disk.full) {
+    world_.disk.fences.push_back({assignment_.generation, progress_.committed_step + 1});
+    world_.oracle.writes_fence(assignment_.generation);
+  }
   // From here on the account of the state has all that those who are gone could not tell.
   if (rank() == 0) world_.unreported.clear();
   if (rank() == 0 && progress_.committed_step > 0) {
@@ -479,11 +483,12 @@ void WorkerProcess::take(Assignment assignment) {
   if (!holds) return;
   if (recovers) {
     drop_lost_parts(assignment_);
-    world_.disk.fences.push_back({assignment_.generation, assignment_.resume_step + 1});
+    if (!world_.disk.full) world_.disk.fences.push_back({assignment_.generation, assignment_.resume_step + 1});
   } else {
     remember_shares(assignment_, true);
   }
   world_.oracle.begins(assignment_.generation, progress_.committed_step + 1);
+  if (recovers) world_.oracle.writes_fence(assignment_.generation);
   send_state();
   say(WorkerActive{assignment_.generation, progress_.committed_step + 1, 0});
 }

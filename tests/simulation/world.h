@@ -111,6 +111,7 @@ class World {
   bool stalled = false;
   // Workers that were lost with an account that no surviving holder has reported since.
   std::set<WorkerId> unreported;
+  std::set<WorkerId> condemned;  // asked for their stacks, or killed without that
   // An agent that may hold accounts of lost workers has ended, or the supervisor no longer accepts its messages.
   bool audits_lost = false;
   void lose_audits() { audits_lost = audits_lost || !exit_status; }

@@ -45,9 +45,11 @@ class Client(Places):
     def setUp(self):
         super().setUp()
         self.broken = os.path.join(self.directory, "broken")
+        self.slow = os.path.join(self.directory, "slow")  # to put fences
         self.client = os.path.join(self.directory, "client")
         with open(self.client, "w") as file:
             file.write(f"#!/bin/sh\n[ ! -e {self.broken} ] || {{ echo 'SlowDown: reduce your request rate' >&2; exit 1; }}\n"
+                       f'case "$1 $2" in "put "*/fence.*) [ ! -e {self.slow} ] || sleep 2 ;; esac\n'
                        f"exec {CLIENT} \"$@\"\n")
         os.chmod(self.client, 0o755)
 
@@ -67,6 +69,20 @@ class Client(Places):
             run.resume("--set", "timeouts.resume_timeout_ms=1000")
             run.wait_text("continues from the checkpoint of step ")
             run.wait_step(good + 5)
+            self.assert_stops_clean(run)
+
+    def test_no_step_is_trained_before_the_fence_is_there(self):
+        """Without it a start after the loss of these workers would not know of their steps."""
+        with Run(self.config()) as run:
+            self.wait_good(run)
+            run.signal(signal.SIGTERM)
+            self.assertEqual(run.wait(60), 75, run.text())
+            last = run.last_step()
+            with open(self.slow, "w"):
+                pass
+            run.resume()
+            run.wait_step(last + 1)
+            self.assertTrue([name for name in os.listdir(f"{self.directory}/objects") if name.startswith("fence.gen-")])
             self.assert_stops_clean(run)
 
     def test_a_store_that_refuses_costs_checkpoints_and_nothing_else(self):

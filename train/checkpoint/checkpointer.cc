@@ -301,8 +301,8 @@ void Checkpointer::finish(const Snapshot& snapshot) {
                     std::to_string(shared_->settings.finish_timeout.count()) + " ms (checkpoint.timeout_ms)");
 }
 
-void Checkpointer::settle() {
-  await_idle(std::chrono::steady_clock::now() + shared_->settings.finish_timeout);
+bool Checkpointer::settle() {
+  return await_idle(std::chrono::steady_clock::now() + shared_->settings.finish_timeout);
 }
 
 std::vector<Note> Checkpointer::take_notes() {

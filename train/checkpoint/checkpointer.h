@@ -63,8 +63,8 @@ class Checkpointer {
   // Writes this checkpoint and waits for it, unless it is already on the disk.
   void finish(const Snapshot& snapshot);
 
-  // Waits, up to the timeout, for the write in progress.
-  void settle();
+  // Waits, up to the timeout, for the write in progress. Whether it is over.
+  bool settle();
 
   std::vector<Note> take_notes();
 

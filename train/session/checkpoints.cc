@@ -98,6 +98,19 @@ void Checkpoints::enter(const std::vector<protocol::Fence>& lineage, bool announ
                        run_progress.progress().generation_base, announce && parts_.assignment.rank == 0);
 }
 
+void Checkpoints::enter_first(const std::vector<protocol::Fence>& lineage) {
+  enter(lineage, earlier_exist_);
+  if (!checkpointer_ || !earlier_exist_ || parts_.assignment.rank != 0) return;
+  if (parts_.plane != nullptr) parts_.plane->checkpoint_begins();
+  if (!checkpointer_->settle()) {
+    parts_.reports.tell(protocol::kCheckpointLate,
+                        "the fence of generation " + std::to_string(parts_.assignment.generation) +
+                            " was not written within checkpoint.timeout_ms; training begins");
+  }
+  report_notes();
+  if (parts_.plane != nullptr) parts_.plane->checkpoint_ends();
+}
+
 checkpoint::Snapshot Checkpoints::snapshot() {
   const Step step = parts_.run_progress.committed_step();
   const auto& attached = parts_.attachments.of(step);

@@ -45,10 +45,13 @@ class Checkpoints {
   void resume();
   // This worker has read the checkpoint of the committed step, which therefore exists.
   bool is_resumed_here() const { return resumed_step_ == parts_.run_progress.committed_step(); }
-  bool found_earlier() const { return earlier_exist_; }
   // An assignment is taken: its first step follows the committed one. `announce`: the first rank fences out workers
   // that were cut off.
   void enter(const std::vector<protocol::Fence>& lineage, bool announce);
+  // The same of a first generation. The fence is there before the first step: while nobody else knows where this
+  // generation has begun, a start after its loss would take newer checkpoints of workers that were cut off, and forget
+  // steps that were committed.
+  void enter_first(const std::vector<protocol::Fence>& lineage);
 
   // Whether one is due once the commit has advanced by this number of steps, to this one.
   bool is_due(Step committed, Step steps) const;

@@ -130,7 +130,7 @@ void GenerationChange::begin_training(const protocol::GenerationPlan& plan) {
   parts_.forward.adopt();
   parts_.first.adopt();
   resume_local_state();
-  parts_.checkpoints.enter(plan.lineage, parts_.checkpoints.found_earlier());
+  parts_.checkpoints.enter_first(plan.lineage);
   account_for_checkpoint();
   parts_.measurements.assigned(assignment.generation, parts_.run_progress.committed_step());
   parts_.plane->send(protocol::WorkerActive{plan.generation, parts_.run_progress.next_step(), 0});

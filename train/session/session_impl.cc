@@ -134,7 +134,7 @@ void Session::Impl::start_alone() {
   if (worker.run_progress.committed_step() != 0) program_.local.adopt(program_.early, 0);
   program_.forward.adopt();
   program_.first.adopt();
-  worker.checkpoints.enter({}, worker.checkpoints.found_earlier());
+  worker.checkpoints.enter_first({});
   program_.log.event("ready", assignment.rank, assignment.world_size(), assignment.generation);
   worker.view.publish_first(0);
 }
