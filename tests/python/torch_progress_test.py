@@ -200,6 +200,20 @@ CARRIED = {
             except ValueError: print(attempt, file=log)
             loss = update(model, optimizer, next(iter(loader)))
         ''',
+    "a pool of threads that comes later, and what it has done": '''
+        from concurrent.futures import ThreadPoolExecutor
+        class Books:
+            pool = last = None
+            def put(self, value):
+                if self.pool is None: self.pool = ThreadPoolExecutor(2, "books")
+                self.last = self.pool.submit(float, value)
+        books, total = Books(), 0.0
+        for epoch in range(6):
+            for batch in loader:
+                loss = update(model, optimizer, batch)
+                if books.last is not None: total += books.last.result()
+                books.put(loss)
+        ''',
 }
 REFUSED = {
     "losses = [update(model, optimizer, batch) for batch in loader for _ in range(5)]": "comprehension drives the training",
@@ -214,6 +228,9 @@ REFUSED = {
         "an iterator whose place cannot be read",
     "import queue\nfor i in range(40):\n  update(model, optimizer, next(iter(loader)))\n  q = queue.Queue()":
         "q: cannot be handed over",
+    "import time, concurrent.futures as c\np = None\nfor i in range(40):\n  update(model, optimizer, next(iter(loader)))\n"
+    "  p = p or c.ThreadPoolExecutor(1, 'books'); p.submit(time.sleep, 1) if 11 < i < 15 else 0":
+        "threads were started after the first step: books_0",
 }
 
 

@@ -10,7 +10,7 @@ from typing import Any, Callable, Dict, Optional, Tuple
 
 import torch
 
-from . import _values
+from . import _pools, _values
 
 MAGIC = b"ETPR"
 PLAIN, VERSION = 1, 2  # as earlier versions wrote it; compressed
@@ -47,7 +47,7 @@ class Pickler(pickle.Pickler):
             return _reference_to_nothing, ()
         if type(value) is weakref.ReferenceType and self._path_of(value()) is not None:
             return weakref.ref, (value(),)
-        return NotImplemented
+        return _pools.reduced(value) or NotImplemented
 
 
 def _parameter_from(*arguments: Any) -> torch.Tensor:

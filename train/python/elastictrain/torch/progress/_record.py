@@ -1,13 +1,14 @@
 """A member's progress at a step, for another worker that stands at the same place of the script at its first step."""
 
 import collections
+import concurrent.futures
 import threading
 import types
-from typing import Any, Dict, Iterable, List, NamedTuple, Optional, Sequence, Set, Tuple
+from typing import Any, Callable, Dict, Iterable, List, NamedTuple, Optional, Sequence, Set, Tuple
 
 import torch
 
-from . import _first, _frames, _iterators, _pickling, _randomness, _search, _values
+from . import _first, _frames, _iterators, _pickling, _pools, _randomness, _search, _values
 from ._first import Found
 from ._search import Atom, Node, Path, Step
 
@@ -268,9 +269,10 @@ class Recorder:
                 self._body.randoms[self.found.path_of(node)] = _randomness.state_of(node.value)
 
     def _note_threads(self) -> None:
-        new = sorted({thread.name for thread in threading.enumerate() if not thread.daemon} - self._threads)
-        if new:
-            self.problems.append(f"threads were started after the first step: {', '.join(new[:5])}")
+        new = [thread for thread in threading.enumerate() if not thread.daemon and thread.name not in self._threads]
+        at_work = sorted(_pools.threads_at_work(new))
+        if at_work:
+            self.problems.append(f"threads were started after the first step: {', '.join(at_work[:5])}")
 
     # What cannot travel
 
@@ -281,20 +283,26 @@ class Recorder:
                 try:
                     size = len(_pickling.pickled(value, self._path_of))
                 except Exception as error:
-                    self._note_unsendable(path, error)
+                    unknown = f"cannot be handed over ({type(error).__name__}: {str(error)[:100]})"
+                    self._note_unsendable(path, unknown, _is_left_to_each)
                     del entries[path]
                     continue
                 if limit is not None and size > limit // 2:
-                    self._problem(path, f"takes {size >> 10} KiB; at most {limit >> 11} KiB of one thing can be handed over")
+                    too_large = f"takes {size >> 10} KiB; at most {limit >> 11} KiB of one thing can be handed over"
+                    self._note_unsendable(path, too_large, _is_of_threads)
                     del entries[path]
 
-
-    def _note_unsendable(self, path: Path, error: Exception) -> None:
+    def _note_unsendable(self, path: Path, reason: str, is_left_to_each: Callable[[Node], bool]) -> None:
         reached = self.found.search.resolve(path)
-        if isinstance(reached, Node) and (reached.kind == "opaque" or _only_shows(reached.value) or _is_over(reached.value)):
+        if isinstance(reached, Node) and is_left_to_each(reached):
             self._unseen.append(f"{_search.text_of(path, self.stack)} ({type(reached.value).__name__})")
         else:
-            self._problem(path, f"cannot be handed over ({type(error).__name__}: {str(error)[:100]})")
+            self._problem(path, reason)
+
+
+def _is_left_to_each(node: Node) -> bool:
+    """A new worker keeps its own."""
+    return node.kind == "opaque" or _only_shows(node.value) or _is_of_threads(node)
 
 
 def _only_shows(value: Any) -> bool:
@@ -302,9 +310,11 @@ def _only_shows(value: Any) -> bool:
     return any(kind.__module__.partition(".")[0] in BARS for kind in type(value).__mro__)
 
 
-def _is_over(value: Any) -> bool:
-    """A thread that did something, such as a loader's for the next batch."""
-    return isinstance(value, threading.Thread) and not value.is_alive()
+def _is_of_threads(node: Node) -> bool:
+    """A thread that did something, such as a loader's for the next batch, or a result that a pool's thread has not got yet: those of a
+    new worker are its own."""
+    value = node.value
+    return isinstance(value, threading.Thread) and not value.is_alive() or isinstance(value, concurrent.futures.Future)
 
 
 def _copied(state: Dict[str, Any]) -> Dict[str, Any]:

@@ -36,7 +36,8 @@ NOT_WALKED = _hook.NEVER | frozenset(("google", "tensorboard", "datasets", "toke
 COMPOSABLE = "__composable_api_state_key"  # what torch's fully_shard() and the like keep on a module
 OF_MODULE = frozenset(vars(torch.nn.Module())) | {"_compiled_call_impl", "_is_full_backward_hook"}
 OUTSIDE = ("threading.Thread", "queue.Queue", "_queue.SimpleQueue", "multiprocessing.process.BaseProcess",
-           "multiprocessing.queues.Queue", "subprocess.Popen", "socket.socket", "concurrent.futures._base.Executor")
+           "multiprocessing.queues.Queue", "subprocess.Popen", "socket.socket", "concurrent.futures._base.Executor",
+           "concurrent.futures._base.Future")
 STATES = (torch.optim.Optimizer, torch.optim.lr_scheduler.LRScheduler, torch.optim.lr_scheduler.ReduceLROnPlateau,
           torch.amp.GradScaler)
 WRAPPERS = ("torch.nn.parallel", "elastictrain.")  # modules around a module; what else they hold is not the script's
