@@ -200,6 +200,17 @@ CARRIED = {
             except ValueError: print(attempt, file=log)
             loss = update(model, optimizer, next(iter(loader)))
         ''',
+    "what the standard library has for values that change in place": '''
+        import array, collections, contextvars, ctypes, io, multiprocessing
+        losses, log, parts, phase = array.array("d"), io.StringIO(), io.BytesIO(b"0123456789" * 9), contextvars.ContextVar("phase")
+        table, layers, count = collections.UserDict(), collections.ChainMap({}, {"a": 1}), ctypes.c_int(3)
+        epoch, bins = multiprocessing.Value("i", 0), multiprocessing.Array("d", 4)
+        for epoch.value in range(6):
+            for step, batch in enumerate(loader):
+                losses.append(update(model, optimizer, batch)); log.write(f"{step} "); part = parts.read(2); phase.set(step)
+                table[step] = layers[epoch.value] = step; count.value += 1; bins[step % 4] += 1
+                seen = len(losses), log.getvalue(), phase.get(), sorted(table), len(layers), count.value, epoch.value, bins[:]
+        ''',
     "a pool of threads that comes later, and what it has done": '''
         from concurrent.futures import ThreadPoolExecutor
         class Books:

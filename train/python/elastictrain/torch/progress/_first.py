@@ -14,7 +14,7 @@ NO_NODE = -1
 CLAIMED = frozenset(("object", "module", "generator", "iterator", "mark", "loop", "placed", "state", "loader", "function",
                      "random", "file", "known", "unknown iterator"))  # kinds that take the place of what is gone
 CONSTANT = frozenset(("object", "dict", "list", "tuple", "class", "function", "dict whole", "tensor", "array", "namespace", "opaque",
-                      "method"))
+                      "method", "holder"))
 LARGE = 64  # values
 
 

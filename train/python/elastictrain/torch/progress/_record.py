@@ -8,12 +8,12 @@ from typing import Any, Callable, Dict, Iterable, List, NamedTuple, Optional, Se
 
 import torch
 
-from . import _first, _frames, _iterators, _pickling, _pools, _randomness, _search, _values
+from . import _first, _frames, _holders, _iterators, _pickling, _pools, _randomness, _search, _values
 from ._first import Found
 from ._search import Atom, Node, Path, Step
 
 SETTABLE = frozenset(("frame", "namespace", "object", "dict", "function", "class", "generator", "module", "loader"))
-WHOLE = frozenset(("list", "dict whole", "tensor", "array"))
+WHOLE = frozenset(("list", "dict whole", "tensor", "array", "holder"))
 UNSEEN = {"unknown iterator": "an iterator whose place cannot be read", "asynchronous": "asynchronous code"}
 SMALL_TEXT = 200
 SHARED = "shared"
@@ -205,6 +205,8 @@ class Recorder:
         value = node.value
         if node.kind in ("tensor", "array"):
             self._body.contents[path] = value.detach().clone() if node.kind == "tensor" else value.copy()
+        elif node.kind == "holder":
+            self._body.contents[path] = _holders.content_of(value)
         else:
             self._body.contents[path] = dict(value) if node.kind == "dict whole" else list(value)
 

@@ -17,7 +17,7 @@ from typing import Any, Callable, Deque, Dict, Iterable, Iterator, List, NamedTu
 import torch
 from torch.utils.data import DataLoader, Dataset, Sampler
 
-from . import _frames, _hook, _iterators, _rewrite, _values
+from . import _frames, _holders, _hook, _iterators, _rewrite, _values
 from ._loops import Loop, Mark
 
 MAX_NODES = 50000
@@ -30,7 +30,9 @@ _now = time.perf_counter
 Step = Tuple[str, Any]
 Path = Tuple[Step, ...]
 
-WALKED_STDLIB = ("argparse.Namespace", "types.SimpleNamespace", "functools.partial")
+WALKED_STDLIB = ("argparse.Namespace", "types.SimpleNamespace", "functools.partial", "collections.UserDict", "collections.UserList",
+                 "collections.UserString", "collections.ChainMap")
+NAMED_STDLIB = frozenset(("sqlite3", "zipfile", "tarfile", "_hashlib", "mmap", "shelve", "dbm"))  # what it holds is not seen
 NOT_WALKED = _hook.NEVER | frozenset(("google", "tensorboard", "datasets", "tokenizers", "hydra", "antlr4", "boto3", "fsspec",
                                       "matplotlib", "sklearn", "wandb", "mlflow", "tensorflow", "jax", "ray"))
 COMPOSABLE = "__composable_api_state_key"  # what torch's fully_shard() and the like keep on a module
@@ -167,7 +169,8 @@ class Search:
             return self._kind_of_numbers(value)
         if isinstance(value, (list, tuple, set, frozenset, dict, collections.deque, bytearray)):
             return self._kind_of_container(value)
-        return kind_of(value), None
+        content = _holders.content_of(value)
+        return (kind_of(value), None) if content is None else ("holder", _holders.digest_of(content))
 
     def _kind_of_numbers(self, value: Any) -> Tuple[str, Optional[bytes]]:
         if isinstance(value, torch.nn.Parameter) and self._excluded.has_parameter(value):
@@ -262,7 +265,7 @@ def _is_worth_naming(value: Any) -> bool:
         return True
     if top == "elastictrain" or kind.__module__ in NAMELESS:
         return False
-    return not _is_stdlib(top) or _iterators.is_iterator(value)
+    return not _is_stdlib(top) or top in NAMED_STDLIB or _iterators.is_iterator(value)
 
 
 def _is_open_for_reading(value: Any) -> bool:

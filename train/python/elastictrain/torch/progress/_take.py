@@ -5,7 +5,7 @@ from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Set, Tuple
 
 import torch
 
-from . import _first, _frames, _iterators, _pickling, _randomness, _search, _values
+from . import _first, _frames, _holders, _iterators, _pickling, _randomness, _search, _values
 from ._loops import Loop, Mark
 from ._record import SHARED, Body, Record
 from ._search import Atom, Node, Path, Search
@@ -376,6 +376,8 @@ def _set_content(thing: Any, value: Any) -> None:
             _values.local(thing).copy_(_values.local(value))
     elif isinstance(thing, (list, bytearray)):
         thing[:] = value
+    elif _holders.set_content(thing, value):
+        pass
     elif hasattr(thing, "extend"):  # a deque
         thing.clear()
         thing.extend(value)
