@@ -5,6 +5,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <cstdio>
@@ -240,10 +241,10 @@ struct LateAborts {
     run.change_to(workers);
     run.wait_step(workers[0], 3);
     switch_on("stall-run," + fault);
-    for (const WorkerId worker : workers) {
-      run.wait_until([&] { return run[worker].heartbeat.place == protocol::StepPlace::kReducing; },
-                     "all to be in a sum");
-    }
+    const auto is_held = [&](WorkerId worker) {
+      return run[worker].heartbeat.place == protocol::StepPlace::kReducing && run[worker].still >= 10;
+    };
+    run.wait_until([&] { return std::all_of(workers.begin(), workers.end(), is_held); }, "all to be held in a sum");
     switch_on(fault);
     run.kill(workers[2]);
   }

@@ -237,6 +237,8 @@ void FakeRun::record(WorkerRecord& worker, protocol::WorkerToAgent message) {
   else if (auto* finished = std::get_if<protocol::WorkerFinished>(&message))
     worker.finished = *finished;
   else if (auto* heartbeat = std::get_if<protocol::WorkerHeartbeat>(&message)) {
+    const auto& before = worker.heartbeat;
+    worker.still = before.step == heartbeat->step && before.place == heartbeat->place ? worker.still + 1 : 0;
     worker.heartbeat = *heartbeat;
     if (heartbeat->norm_steps != 0) worker.norms = *heartbeat;
   } else if (auto* note = std::get_if<protocol::WorkerNote>(&message))

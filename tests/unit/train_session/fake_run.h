@@ -35,8 +35,9 @@ struct WorkerRecord {
   std::optional<protocol::WorkerParked> parked;
   std::optional<protocol::WorkerFinished> finished;
   protocol::WorkerHeartbeat heartbeat;
-  protocol::WorkerHeartbeat norms;                                    // the last one with gradient norms
-  std::vector<protocol::AuditStep> audit;                             // as reported by itself
+  int still = 0;                           // so many heartbeats in a row have told of the same place in the same step
+  protocol::WorkerHeartbeat norms;         // the last one with gradient norms
+  std::vector<protocol::AuditStep> audit;  // as reported by itself
   std::map<WorkerId, std::vector<protocol::AuditStep>> notified_for;  // as reported by others
   std::vector<protocol::AuditStep> notified_of_state;
   std::vector<protocol::WorkerHalted> halts;
