@@ -139,12 +139,88 @@ class LostWorker(unittest.TestCase):
         results = World().run(is_lost, with_group(call), with_group(call))
         self.assertEqual(results[1:], [([0.0, 11.0, 21.0], [0])] * 2)
 
+    def test_the_last_of_the_others_has_the_same_list(self):
+        """Its rank is another one behind the loss."""
+        def call(group):
+            values = [torch.full((1, 1), -1.0) for _ in range(3)]
+            with mock.patch.dict(_collectives._own, {"all_gather": lambda rows, tensor, *_: group.allgather([rows], [tensor])}):
+                _collectives.all_gather(values, own(group, 1)[None], group)
+            return [value.flatten().tolist() for value in values]
+        with mock.patch.object(_collectives, "_in_pass", lambda *_: (set(), None)):
+            self.assertEqual(World().run(is_lost, with_group(call), with_group(call))[1:], [[[11.0], [21.0]]] * 2)
+
     def test_a_gathering_root_knows_who_is_missing(self):
         def call(group):
             values = [torch.empty(1) for _ in range(2)]
             group.gather([values] if group.rank() == 0 else [], [own(group, 1)], chosen(GatherOptions, rootRank=0))
             return group.lost
         self.assertEqual(World().run(with_group(call), is_lost)[0], [1])
+
+
+class Pass(unittest.TestCase):
+    """A worker is lost between two exchanges of a pass."""
+
+    def trained(self, *parts, lost=1, silent=()):
+        """What each of three workers gathers: `parts` times, before the loss once."""
+        told = []
+
+        def call(session):
+            plane = Plane(session, on_filled=told.append)
+            plane.enter(7)
+            plane.silent |= set(silent)
+            group = ElasticGroup(lambda: (plane.rank, plane.world_size), lambda what: plane)
+            rank, made = plane.rank, []
+            for number, part in enumerate(parts):
+                if number == 1 and rank == lost:
+                    raise Lost
+                made.append(part(plane, group, torch.tensor([10.0 * rank + number + 1])))
+            plane.enter(None)
+            return made, (plane.rank, plane.world_size), sorted(told)
+        return [result for result in World().run(*[call] * 3) if result is not None]
+
+    @staticmethod
+    def gathers(plane, group, values):
+        rows = [torch.empty(1) for _ in range(group.size())]
+        group.allgather([rows], [values])
+        return [None if rank in group.lost else float(row) for rank, row in enumerate(rows)]
+
+    def test_what_is_gathered_has_as_many_rows_each_time(self):
+        """The values of another worker are in the place of those of the lost one, which were in what was gathered before."""
+        results = self.trained(self.gathers, self.gathers, self.gathers)
+        self.assertEqual([made for made, _, _ in results], [[[1.0, 11.0, 21.0], [2.0, 2.0, 22.0], [3.0, 3.0, 23.0]]] * 2)
+        self.assertEqual([place for _, place, _ in results], [(0, 2), (1, 2)], "behind the pass")
+        self.assertEqual(results[-1][2], [1, 1], "each of the others says it once")
+
+    def test_who_had_no_part_in_it_has_none(self):
+        results = self.trained(plain, self.gathers, self.gathers)
+        self.assertEqual([made[1:] for made, _, _ in results], [[[2.0, None, 22.0], [3.0, None, 23.0]]] * 2)
+        self.assertEqual(self.trained(self.gathers, self.gathers, silent=[1])[0][0][1], [2.0, None, 22.0])
+
+    def test_a_sum_and_parts_for_each_are_those_of_the_others(self):
+        def sums(plane, group, values):
+            group.allreduce([values], AllreduceOptions())
+            return float(values)
+
+        def parts_for_each(plane, group, values):
+            parts = [values + 100 * rank for rank in range(group.size())]
+            received = [torch.empty(1) for _ in parts]
+            group.alltoall(received, parts)
+            return [float(part) for part in received]
+        [(first, _, _), (last, _, _)] = self.trained(self.gathers, sums, parts_for_each)
+        self.assertEqual((first[1], last[1]), (24.0, 24.0))
+        self.assertEqual((first[2], last[2]), ([3.0, 0.0, 23.0], [203.0, 0.0, 223.0]), "what a lost one would have sent is zeros")
+
+    def test_ranks_are_those_of_its_begin(self):
+        def sends(plane, group, values):
+            group.broadcast([values], chosen(BroadcastOptions, rootRank=2))
+            return float(values), plane.rank, group.size()
+        results = self.trained(self.gathers, sends, sends)
+        self.assertEqual([made[1:] for made, _, _ in results], [[(22.0, 0, 3), (23.0, 0, 3)], [(22.0, 2, 3), (23.0, 2, 3)]])
+
+
+def plain(plane, group, values):
+    """An exchange in which nothing is gathered."""
+    group.allreduce([values], AllreduceOptions())
 
 
 def gathered(places, in_pass=lambda rank: (set(), None), workers=3):

@@ -1,5 +1,5 @@
 """Workers as threads that exchange values, for tests of what they exchange. What a lost worker had is missing, as in a step of
-a run: the blocks of the others come first, and the rest is zeros."""
+a run: the blocks of the others come first, and the rest is zeros; from that exchange on the others have other ranks."""
 
 import ctypes
 import threading
@@ -48,16 +48,17 @@ class World:
             raise self._error
         return results
 
-    def all_gather(self, rank, value):
+    def all_gather(self, worker, value):
+        """The blocks of those that are left, who they are, and zeros for the others."""
         with self._changed:
             present = self._round
-            self._arrived[rank] = bytes(value)
+            self._arrived[worker] = bytes(value)
             self._complete()
             if not self._changed.wait_for(lambda: self._round > present or self._error, DEADLINE_S):
                 raise AssertionError(f"only the workers {sorted(self._arrived)} came to this exchange")
             if self._error is not None:
                 raise self._error
-            return self._gathered
+            return self._gathered, self._left
 
     def _complete(self):
         if len(self._arrived) + len(self._lost) < self._size or not self._arrived:
@@ -66,13 +67,13 @@ class World:
         if len(sizes) != 1:
             return self._fail(AssertionError(f"the workers are at different exchanges: {self._arrived}"))
         self._gathered = b"".join(part for _, part in sorted(self._arrived.items())).ljust(self._size * max(sizes), b"\0")
-        self.present = len(self._arrived)
+        self._left = sorted(self._arrived)
         self._arrived, self._round = {}, self._round + 1
         self._changed.notify_all()
 
-    def _lose(self, rank):
+    def _lose(self, worker):
         with self._changed:
-            self._lost.add(rank)
+            self._lost.add(worker)
             self._complete()
 
     def _fail(self, error):
@@ -85,15 +86,18 @@ class Session:
     """What an exchange uses of a session. `calls`: those of collectives, by name."""
 
     def __init__(self, world, rank, world_size):
-        self._world, self.rank, self.world_size = world, rank, world_size
+        self._world, self._worker, self.rank, self.world_size = world, rank, rank, world_size
         self.committed_step, self.calls = 0, []
 
     def all_gather(self, value):
-        return self._world.all_gather(self.rank, value)
+        gathered, left = self._world.all_gather(self._worker, value)
+        self.rank, self.world_size = left.index(self._worker), len(left)
+        return gathered
 
     def all_gather_into(self, gathered, value):
         self.calls.append("all_gather_into")
-        ctypes.memmove(gathered.data_ptr(), self.all_gather(_bytes_of(value)), gathered.numel())
+        blocks = self.all_gather(_bytes_of(value))
+        ctypes.memmove(gathered.data_ptr(), blocks, min(gathered.numel(), len(blocks)))
 
     def reduce_values(self, values, operation):
         self.calls.append("reduce_values")
@@ -102,7 +106,8 @@ class Session:
 
     def broadcast_into(self, received, value, root):
         self.calls.append("broadcast_into")
-        received.copy_(self._tensors_like(value)[root])
+        held = self._tensors_like(value)
+        received.copy_(held[min(root, len(held) - 1)])  # as the session does
 
     def barrier(self):
         self.calls.append("barrier")
@@ -111,7 +116,8 @@ class Session:
     def _tensors_like(self, values):
         """Of the workers that are left."""
         own = _bytes_of(values)
-        left = self._world.all_gather(self.rank, own)[:len(own) * self._world.present]
+        blocks = self.all_gather(own)
+        left = blocks[:len(own) * self.world_size]
         return [torch.frombuffer(bytearray(left[begin:begin + len(own)]), dtype=values.dtype).reshape(values.shape)
                 for begin in range(0, len(left), len(own))]
 

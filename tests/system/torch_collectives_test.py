@@ -63,6 +63,25 @@ class Collectives(Case):
 
 
 @unittest.skipIf(PYTHON is None, WHY_NOT)
+class Pass(Case):
+    """A script whose loss is over the batches of all workers."""
+
+    def test_a_loss_between_two_exchanges_of_a_pass_costs_nobody_else(self):
+        """Nor do batches at the end of an epoch, which cannot be divided equally."""
+        for way in ("list", "gradient"):
+            with self.subTest(way), tempfile.TemporaryDirectory() as directory:
+                config = script_job("torch_contrast.py", (1, 3, 3), failures={"cool_down_ms": 500})
+                with torch_run(config, ET_GATHER=way, ET_MARK=os.path.join(directory, "mark")) as run:
+                    run.wait_event("loss", timeout=START_S)
+                    run.wait_status(lambda s: s["phase"] == "running" and s["world_size"] == 3, START_S, "the successor")
+                    run.wait_step(100, START_S)
+                    self.assertEqual([event["worker"] for event in run.events("exited")], [2], run.text()[-2000:])
+                    self.assertIn("lost in a pass: the worker of rank 1, in step 12, between two exchanges", run.text())
+                    self.assertIn("repeated: this script gathers values of all batches", run.text())
+                    self.assert_stops_clean(run)
+
+
+@unittest.skipIf(PYTHON is None, WHY_NOT)
 class BeforeTraining(Case):
     def setUp(self):
         directory = tempfile.TemporaryDirectory()

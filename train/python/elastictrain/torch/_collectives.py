@@ -59,6 +59,13 @@ def plane(what: str) -> Any:
     return run.plane()
 
 
+def note_gather(tensor: torch.Tensor) -> None:
+    """A script gathers it, as the others do."""
+    run = script.run
+    if run is not None and run.is_started and not script.is_apart and (run.step_of_pass is not None or script.has_model_in_training):
+        run.note_gather(tensor)
+
+
 def _before_training() -> Board:
     global _board
     if _board is None:
@@ -96,7 +103,7 @@ def init_process_group(backend: Any = None, init_method: Any = None, timeout: Op
 
 
 def _make(*_: Any) -> ElasticGroup:
-    return ElasticGroup(place, plane)
+    return ElasticGroup(place, plane, note_gather)
 
 
 def _adopt(group: Any) -> None:
@@ -197,10 +204,12 @@ def _in_pass(group: ElasticGroup, tensor: Any, places: int) -> Tuple[Set[int], O
     run = script.run
     if run is None or not run.is_in_pass or script.is_apart or tensor.dim() == 0:
         return set(), None
-    counts = group.plane_of("all_gather").gather(torch.tensor([run.has_samples], dtype=torch.uint8))
+    chosen = group.plane_of("all_gather")
+    counts = chosen.gather(torch.tensor([run.has_samples], dtype=torch.uint8))
     if run.asks_rank or places != _told[1]:
         return set(), None
-    return {rank for rank, row in enumerate(counts) if row is not None and not int(row)}, _told[0]
+    chosen.silent |= {rank for rank, row in enumerate(counts) if row is not None and not int(row)}
+    return set(chosen.silent), _told[0]
 
 
 def gather(tensor: Any, gather_list: Optional[List[Any]] = None, *arguments: Any, **named: Any) -> Any:

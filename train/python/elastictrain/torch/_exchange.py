@@ -4,7 +4,7 @@ meanwhile had is left out.
 
 import ctypes
 import io
-from typing import Any, Callable, Dict, List, Optional, Sequence
+from typing import Any, Callable, Dict, List, Optional, Sequence, Set
 
 import torch
 
@@ -86,29 +86,60 @@ _FOLDED: Dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
 
 class Plane:
     """The workers of a session, each of which passes a value of the same size: contiguous tensors on the CPU, which are read
-    before a call returns. Thread: the training thread."""
+    before a call returns. Thread: the training thread.
 
-    def __init__(self, session: Session) -> None:
-        self._session = session
+    From the first exchange of a pass to its end ranks and their number stay, although a worker may be lost: what a script gathers in
+    one pass (features, then those of the texts; labels) has as many rows each time. `on_filled(rank)`: other values are in the place
+    of those of this worker, which is lost."""
+
+    def __init__(self, session: Session, on_filled: Callable[[int], None] = lambda rank: None) -> None:
+        self._session, self._on_filled = session, on_filled
         self._rooms = Rooms(session)
+        self._step: Optional[int] = None  # of the pass
+        self._place = 0, 1  # in it
+        self.silent: Set[int] = set()  # those whose values do not count in it
+        self._given: Set[int] = set()  # whose values were in what was gathered in it
+        self._filled: Set[int] = set()
 
-    rank = property(lambda self: int(self._session.rank))
-    world_size = property(lambda self: int(self._session.world_size))
+    rank = property(lambda self: self._place[0] if self.is_in_pass else int(self._session.rank))
+    world_size = property(lambda self: self._place[1] if self.is_in_pass else int(self._session.world_size))
+    is_in_pass = property(lambda self: self._step is not None)
+
+    def enter(self, step: Optional[int]) -> None:
+        """What follows belongs to the pass of this step, or to none."""
+        if step == self._step:
+            return
+        self._step, self.silent, self._given, self._filled = step, set(), set(), set()
+        self._place = int(self._session.rank), int(self._session.world_size)
+
+    def filled(self, rows: Rows) -> Rows:
+        """In a pass, the values of another worker for one that is lost, if it had a part in what was gathered before. (Zeros could
+        not be divided by.)"""
+        if not self.is_in_pass:
+            return rows
+        lost = {rank for rank, row in enumerate(rows) if row is None and rank in self._given - self.silent}
+        for rank in sorted(lost - self._filled):
+            self._on_filled(rank)
+        self._filled |= lost
+        self._given.update(rank for rank, row in enumerate(rows) if row is not None)
+        instead = next((row for row in rows if row is not None), None)
+        return [instead.clone() if rank in lost and instead is not None else row for rank, row in enumerate(rows)]
 
     def gather(self, tensor: torch.Tensor) -> Rows:
-        size, world_size = tensor.numel() * tensor.element_size(), self.world_size
+        size, own, world_size = tensor.numel() * tensor.element_size(), self.rank, self.world_size
         if size == 0:
             return [tensor.clone() for _ in range(world_size)]
-        gathered = self._rooms.take(world_size * size)
+        gathered = self._rooms.take(int(self._session.world_size) * size)
         self._session.all_gather_into(gathered, tensor)
         rows: Rows = [None] * world_size
-        for place, rank in enumerate(self._present()):
+        for place, rank in enumerate(self._present(own)):
             rows[rank] = gathered[place * size:(place + 1) * size].view(tensor.dtype).reshape(tensor.shape)
         return rows
 
-    def _present(self) -> List[int]:
-        """The ranks whose blocks are in what was gathered just before, in their order: a loss repeats both."""
-        ranks = self._session.all_gather(bytearray((self.rank + 1).to_bytes(LENGTH_BYTES, "little")))
+    def _present(self, own: int) -> List[int]:
+        """The ranks whose blocks are in what was gathered just before, in their order, as they were before that: a loss repeats both,
+        and gives others."""
+        ranks = self._session.all_gather(bytearray((own + 1).to_bytes(LENGTH_BYTES, "little")))
         numbers = [int.from_bytes(ranks[i:i + LENGTH_BYTES], "little") for i in range(0, len(ranks), LENGTH_BYTES)]
         return [number - 1 for number in numbers if number]
 
@@ -135,6 +166,10 @@ class Plane:
         return int(one)
 
     def broadcast(self, tensor: torch.Tensor, root: int) -> None:
+        if self.world_size != int(self._session.world_size):  # since the pass began
+            rows = self.gather(tensor)
+            tensor.copy_(rows[root] if rows[root] is not None else next(row for row in rows if row is not None))
+            return
         values = self._room_like(tensor)
         self._session.broadcast_into(values, tensor, root)
         if self.rank != root:

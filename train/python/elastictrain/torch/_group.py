@@ -11,7 +11,7 @@ import torch
 from torch.distributed import ProcessGroup, ReduceOp
 from torch.futures import Future
 
-from ._exchange import bytes_of
+from ._exchange import Plane, bytes_of
 from ._lists import write
 from ..errors import ElasticError
 
@@ -29,11 +29,12 @@ Tensors = List[torch.Tensor]
 
 class ElasticGroup(ProcessGroup):
     """`place()`: rank and world size at present. `plane_of(what)`: the workers that take part in a collective of this name
-    (see _exchange.Plane). Thread: the training thread, and those of torch's backward pass while it waits for them."""
+    (see _exchange.Plane). `note_gather(tensor)`: those of all workers are about to be gathered. Thread: the training thread, and those of torch's backward pass while it waits for them."""
 
-    def __init__(self, place: Callable[[], Tuple[int, int]], plane_of: Callable[[str], Any]) -> None:
+    def __init__(self, place: Callable[[], Tuple[int, int]], plane_of: Callable[[str], Any],
+                 note_gather: Callable[[torch.Tensor], None] = lambda tensor: None) -> None:
         super().__init__(*place())
-        self._place, self.plane_of = place, plane_of
+        self._place, self.plane_of, self._note_gather = place, plane_of, note_gather
         self._label = self._about = ""
         self.is_registered = False
         self.lost: List[int] = []  # ranks without a part in what was gathered last
@@ -177,7 +178,9 @@ class ElasticGroup(ProcessGroup):
 
     def _rows(self, plane: Any, tensor: torch.Tensor) -> Tensors:
         """By rank. In the place of a lost worker's: zeros, and its rank is in `lost`."""
+        self._note_gather(tensor)
         rows = plane.gather(_on_host(tensor))
+        rows = plane.filled(rows) if isinstance(plane, Plane) else rows
         self.lost = [rank for rank, row in enumerate(rows) if row is None]
         return [torch.zeros_like(tensor, device="cpu") if row is None else row for row in rows]
 

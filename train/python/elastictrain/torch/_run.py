@@ -335,12 +335,15 @@ class ElasticRun:
         if part and self._order is not None:
             self._order.enter(batch.epoch)
             part = self._order.indices(part)
-        data = self._loader.take(part) if part else self.stand_in()
+        data = self._data_of(part)
         if self.layout is not None:
             self.layout.check_batch(data, is_drawn_by_script=False)
         self._steps += 1
         self.session.phase("compile" if self._steps <= STEPS_THAT_MAY_COMPILE else None)
         return data
+
+    def _data_of(self, part: Tuple[int, ...]) -> Any:
+        return self._loader.take(part) if part else self.stand_in()
 
     def _open_gradients(self, batch: Batch) -> None:
         counts = [len(part) for part in self._parts]

@@ -155,10 +155,14 @@ class Script:
             known.extend(itertools.islice(iterate(loader), 1))
         return iter(known)
 
-    def _is_in_training_mode(self) -> bool:
+    @property
+    def has_model_in_training(self) -> bool:
         """A framework may call eval() of the module inside DDP, which leaves DDP's own flag as it is."""
         model = self.model
-        return torch.is_grad_enabled() and model is not None and model.training and model.module.training
+        return model is not None and model.training and model.module.training
+
+    def _is_in_training_mode(self) -> bool:
+        return torch.is_grad_enabled() and self.has_model_in_training
 
     def _may_train(self) -> bool:
         """On what it iterates over now."""

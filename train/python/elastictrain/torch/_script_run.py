@@ -23,6 +23,7 @@ from ..errors import ElasticError
 from ..session import Batch, Change, Session
 
 
+GATHERS, SIZE_BYTES = "gathers", 8
 NOT_TRAINED = ("this script took a batch and made no backward pass with it before it took the next one, as a loader that fetches "
                "ahead does, or a loop that leaves out a batch. Each batch of the training loader needs one, before the next one is "
                "taken; an option such as --no-prefetcher may do that")
@@ -42,7 +43,9 @@ class ScriptRun(ElasticRun):
     def __init__(self, session: Session, plan: Plan) -> None:
         super().__init__(session, plan)
         self.takeover: Optional[Takeover] = None
-        self._aside, self._plane = Aside(self.session), _exchange.Plane(self.session)
+        self._aside, self._plane = Aside(self.session), _exchange.Plane(self.session, self._tell_filled)
+        if self.layout is None:
+            self.session.share_early(GATHERS, b"0")
         self._is_updated = False  # the open step's update was made, or left out
         self._is_at_update = False  # the script has come to it
         self._settles = False  # the open step is committed for an exchange
@@ -107,6 +110,33 @@ class ScriptRun(ElasticRun):
         return True, data
 
     _handed: Optional[Tuple[Any]] = None  # the last batch
+
+    def note_gather(self, tensor: torch.Tensor) -> None:
+        """The script gathers this and those of the other workers while it trains. If it has a row for each sample of the batch, the
+        batches have one size from the next step on: torch's sampler gives each process as many samples, some of them twice, and such
+        a script relies on it."""
+        is_of_batch = self._size_of_batch > 1 and tensor.dim() > 0 and len(tensor) > 0 and len(tensor) % self._size_of_batch == 0
+        if is_of_batch and not self._gathers and self.layout is None:
+            self._gathers = True
+            self.session.share_early(GATHERS, b"1")
+
+    _gathers = _has_repeated = False
+    _size_of_batch = 0
+
+    def _data_of(self, part: Tuple[int, ...]) -> Any:
+        self._size_of_batch = len(part)
+        if self.layout is not None or self.session.early(GATHERS) != b"1":
+            return super()._data_of(part)
+        sizes = self.session.all_gather(bytearray(len(part).to_bytes(SIZE_BYTES, "little")))
+        lengths = [int.from_bytes(sizes[begin:begin + SIZE_BYTES], "little") for begin in range(0, len(sizes), SIZE_BYTES)]
+        most = max(lengths)
+        if {*lengths} - {0, most} and not self._has_repeated:
+            self._has_repeated = True
+            self._tell("repeated", "this script gathers values of all batches while it trains, so they have one size: where those at the "
+                       "end of an epoch differ, the smaller ones have samples twice, as those of a DistributedSampler do")
+        if not part:
+            return self._loader.collate([self._whole[place % len(self._whole)] for place in range(most)])
+        return self._loader.take(tuple(part[place % len(part)] for place in range(most)))
 
     def announce_length(self, length: int, is_asked: bool) -> None:
         """Of the script's first loop, as its own loader has it before the training. A loop has whole steps."""
@@ -176,8 +206,10 @@ class ScriptRun(ElasticRun):
     @property
     def place(self) -> Tuple[int, int]:
         """(rank, world size) among the workers that run the script's code here."""
-        aside = self._aside
-        return (aside.rank, aside.world_size) if aside.is_open else (self.rank, self.world_size)
+        if self._plane.is_in_pass:
+            self._plane.enter(self.step_of_pass)
+        held: Any = self._aside if self._aside.is_open else self._plane
+        return held.rank, held.world_size
 
     # --- A script whose data are its own
 
@@ -272,7 +304,16 @@ class ScriptRun(ElasticRun):
         """The workers among which the script exchanges values here: an _exchange.Plane, or its like."""
         self._settle()
         self._release_held()
-        return self._aside if self._aside.is_open else self._plane
+        if self._aside.is_open:
+            return self._aside
+        self._plane.enter(self.step_of_pass)
+        return self._plane
+
+    @property
+    def step_of_pass(self) -> Optional[int]:
+        """The step whose pass is open."""
+        batch = self._batch
+        return None if batch is None or self._gradients.closed or self._gradients.reduced else batch.step
 
     @property
     def is_in_pass(self) -> bool:
@@ -425,6 +466,11 @@ class ScriptRun(ElasticRun):
         if is_first or trained:
             until = f"{number_of(self._left_out, 'sample')} until step {batch.step}"
             self._tell("left_out", f"{until}, with which the script made no backward pass")
+
+    def _tell_filled(self, rank: int) -> None:
+        step = self._batch.step if self._batch is not None else 0
+        self._tell("lost_in_a_pass", f"the worker of rank {rank}, in step {step}, between two exchanges of the script; in that step the "
+                   "values that it would have had in them are those of another worker")
 
     def _tell(self, key: str, text: str) -> None:
         self.note(key, text)
