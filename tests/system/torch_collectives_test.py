@@ -80,6 +80,14 @@ class Pass(Case):
                     self.assertIn("repeated: this script gathers values of all batches", run.text())
                     self.assert_stops_clean(run)
 
+    def test_what_is_no_row_of_a_batch_leaves_the_batches_as_they_are(self):
+        """Nor does its length mean one thing to one worker and another to the next, where they have 33, 33 and 30 samples."""
+        with torch_run(script_job("torch_contrast.py", (3, 3, 3)), ET_GATHER="counts") as run:
+            run.wait_step(40, START_S)
+            self.assertEqual(run.events("exited"), [], run.text()[-2000:])
+            self.assertNotIn("repeated:", run.text())
+            self.assert_stops_clean(run)
+
 
 @unittest.skipIf(PYTHON is None, WHY_NOT)
 class BeforeTraining(Case):

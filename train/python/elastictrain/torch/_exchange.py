@@ -21,11 +21,16 @@ Rows = List[Optional[torch.Tensor]]  # by rank; None: what a worker had that is 
 def gather(session: Session, part: Optional[bytes]) -> List[bytes]:
     """The parts of all workers, by rank, without those of workers that have None."""
     own = b"" if part is None else bytes([PRESENT]) + len(part).to_bytes(LENGTH_BYTES, "little") + part
-    sizes = session.all_gather(bytearray(len(own).to_bytes(LENGTH_BYTES, "little")))
-    room = max(1, *(int.from_bytes(sizes[i:i + LENGTH_BYTES], "little") for i in range(0, len(sizes), LENGTH_BYTES)))
+    room = max(1, *gather_numbers(session, len(own)))
     gathered = session.all_gather((ctypes.c_char * room).from_buffer_copy(own.ljust(room, b"\0")))
     rows = [memoryview(gathered)[begin:begin + room] for begin in range(0, len(gathered), room)]
     return [_content(row) for row in rows if row[0] == PRESENT]
+
+
+def gather_numbers(session: Session, number: int) -> List[int]:
+    """Of all workers, by rank; behind them 0 for each that is lost meanwhile."""
+    numbers = session.all_gather(bytearray(number.to_bytes(LENGTH_BYTES, "little")))
+    return [int.from_bytes(numbers[i:i + LENGTH_BYTES], "little") for i in range(0, len(numbers), LENGTH_BYTES)]
 
 
 def _content(row: memoryview) -> bytes:
@@ -139,9 +144,7 @@ class Plane:
     def _present(self, own: int) -> List[int]:
         """The ranks whose blocks are in what was gathered just before, in their order, as they were before that: a loss repeats both,
         and gives others."""
-        ranks = self._session.all_gather(bytearray((own + 1).to_bytes(LENGTH_BYTES, "little")))
-        numbers = [int.from_bytes(ranks[i:i + LENGTH_BYTES], "little") for i in range(0, len(ranks), LENGTH_BYTES)]
-        return [number - 1 for number in numbers if number]
+        return [number - 1 for number in gather_numbers(self._session, own + 1) if number]
 
     def gather_bytes(self, part: bytes) -> List[bytes]:
         """Parts of any size, by rank, without those of lost workers."""

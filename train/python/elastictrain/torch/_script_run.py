@@ -23,7 +23,7 @@ from ..errors import ElasticError
 from ..session import Batch, Change, Session
 
 
-GATHERS, SIZE_BYTES = "gathers", 8
+GATHERS = "gathers"
 NOT_TRAINED = ("this script took a batch and made no backward pass with it before it took the next one, as a loader that fetches "
                "ahead does, or a loop that leaves out a batch. Each batch of the training loader needs one, before the next one is "
                "taken; an option such as --no-prefetcher may do that")
@@ -114,21 +114,21 @@ class ScriptRun(ElasticRun):
     def note_gather(self, tensor: torch.Tensor) -> None:
         """The script gathers this and those of the other workers while it trains. If it has a row for each sample of the batch, the
         batches have one size from the next step on: torch's sampler gives each process as many samples, some of them twice, and such
-        a script relies on it."""
-        is_of_batch = self._size_of_batch > 1 and tensor.dim() > 0 and len(tensor) > 0 and len(tensor) % self._size_of_batch == 0
-        if is_of_batch and not self._gathers and self.layout is None:
+        a script relies on it. Decided by what is equal on all workers."""
+        batch = self._batch
+        if batch is None or self._gathers or self.layout is not None:
+            return
+        size, rest = divmod(batch.global_samples, self.world_size * self.accumulation)
+        if not rest and size > 1 and tensor.dim() > 0 and len(tensor) > 0 and len(tensor) % size == 0:
             self._gathers = True
             self.session.share_early(GATHERS, b"1")
 
     _gathers = _has_repeated = False
-    _size_of_batch = 0
 
     def _data_of(self, part: Tuple[int, ...]) -> Any:
-        self._size_of_batch = len(part)
-        if self.layout is not None or self.session.early(GATHERS) != b"1":
+        if self.layout is not None or self.world_size == 1 or self.session.early(GATHERS) != b"1":
             return super()._data_of(part)
-        sizes = self.session.all_gather(bytearray(len(part).to_bytes(SIZE_BYTES, "little")))
-        lengths = [int.from_bytes(sizes[begin:begin + SIZE_BYTES], "little") for begin in range(0, len(sizes), SIZE_BYTES)]
+        lengths = _exchange.gather_numbers(self.session, len(part))
         most = max(lengths)
         if {*lengths} - {0, most} and not self._has_repeated:
             self._has_repeated = True
