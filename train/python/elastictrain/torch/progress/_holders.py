@@ -11,7 +11,6 @@ from . import _values
 
 NUMBERS = frozenset(getattr(ctypes, f"c_{name}") for name in (
     "bool", "byte", "ubyte", "short", "ushort", "int", "uint", "long", "ulong", "longlong", "ulonglong", "float", "double"))
-LARGE = 1 << 20  # bytes or characters
 SHARED = "multiprocessing.sharedctypes"  # what multiprocessing.Value() and Array() return
 
 
@@ -31,13 +30,10 @@ def content_of(value: Any) -> Optional[Tuple[Any, ...]]:
 
 
 def digest_of(content: Tuple[Any, ...]) -> bytes:
-    """Of something large, such as a file in memory, by its length and ends."""
     hashed = hashlib.blake2b(digest_size=_values.DIGEST_BYTES)
     for part in content[0] if content and isinstance(content[0], tuple) else content:
-        whole = part if isinstance(part, (bytes, str)) else repr(part)
-        seen = whole if len(whole) <= LARGE else whole[:LARGE // 2] + whole[-LARGE // 2:]
-        hashed.update(f"{type(part).__qualname__}{len(whole)}:".encode())
-        hashed.update(seen if isinstance(seen, bytes) else seen.encode("utf-8", "surrogatepass"))
+        seen = part if isinstance(part, bytes) else repr(part).encode("utf-8", "backslashreplace")
+        hashed.update(f"{type(part).__qualname__}{len(seen)}:".encode() + seen)
     return hashed.digest()
 
 
@@ -69,6 +65,10 @@ def _write_shared_array(held: Any, content: bytes) -> None:
     memoryview(held.get_obj()).cast("B")[:] = content
 
 
+def _write_variable(held: Any, content: Any) -> None:
+    held.set(content)
+
+
 def _read_variable(held: Any) -> Any:
     value = held.get()
     if not isinstance(value, (bool, int, float, str, bytes, type(None))):
@@ -82,7 +82,7 @@ _WAYS: Dict[type, _Way] = {
     array.array: _Way(lambda held: held.tobytes(), _write_array),
     io.StringIO: _BUFFER,
     io.BytesIO: _BUFFER,
-    contextvars.ContextVar: _Way(_read_variable, lambda held, content: (held.set(content), None)[1]),
+    contextvars.ContextVar: _Way(_read_variable, _write_variable),
     **dict.fromkeys(NUMBERS, _NUMBER),
 }
 
