@@ -23,12 +23,16 @@ class Places(Case):
     def wait_good(self, run):
         return run.wait_status(lambda s: s["checkpoint"]["step"], what="a good checkpoint", timeout=60)["checkpoint"]
 
+    def stopped(self, run):
+        """The last step of a run that has written a checkpoint and is told to end."""
+        self.wait_good(run)
+        run.signal(signal.SIGTERM)
+        self.assertEqual(run.wait(60), 75, run.text())
+        return run.last_step()
+
     def goes_on_by_name_and_from_another_machine(self):
         with Run(self.config()) as run:
-            self.wait_good(run)
-            run.signal(signal.SIGTERM)
-            self.assertEqual(run.wait(60), 75, run.text())
-            last = run.last_step()
+            last = self.stopped(run)
             run.lines.clear()
             run.resume()
             run.wait_text(f"continues from the checkpoint of step {last} in {self.place()['directory']} (the newest)")
@@ -74,10 +78,7 @@ class Client(Places):
     def test_no_step_is_trained_before_the_fence_is_there(self):
         """Without it a start after the loss of these workers would not know of their steps."""
         with Run(self.config()) as run:
-            self.wait_good(run)
-            run.signal(signal.SIGTERM)
-            self.assertEqual(run.wait(60), 75, run.text())
-            last = run.last_step()
+            last = self.stopped(run)
             with open(self.slow, "w"):
                 pass
             run.resume()

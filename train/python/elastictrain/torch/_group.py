@@ -29,7 +29,8 @@ Tensors = List[torch.Tensor]
 
 class ElasticGroup(ProcessGroup):
     """`place()`: rank and world size at present. `plane_of(what)`: the workers that take part in a collective of this name
-    (see _exchange.Plane). `note_gather(tensor)`: those of all workers are about to be gathered. Thread: the training thread, and those of torch's backward pass while it waits for them."""
+    (see _exchange.Plane). `note_gather(tensor)`: those of all workers are about to be gathered. Thread: the training
+    thread, and those of torch's backward pass while it waits for them."""
 
     def __init__(self, place: Callable[[], Tuple[int, int]], plane_of: Callable[[str], Any],
                  note_gather: Callable[[torch.Tensor], None] = lambda tensor: None) -> None:
