@@ -1,6 +1,7 @@
 """Programs of the kinds that people write: each is joined in the middle and goes on as the uninterrupted one, or is refused
 with its line. And what one process alone shows of records, tables and what is taken."""
 
+import array
 import hashlib
 import os
 import pickle
@@ -17,7 +18,7 @@ sys.path.insert(0, torch_python.PACKAGE)
 import torch  # noqa: E402
 
 import progress_trial  # noqa: E402
-from elastictrain.torch.progress import _first, _pickling, _randomness, _values  # noqa: E402
+from elastictrain.torch.progress import _first, _holders, _pickling, _randomness, _values  # noqa: E402
 
 SHARED = '''
 import torch
@@ -314,6 +315,12 @@ class Values(unittest.TestCase):
         self.assertEqual(_values.digest_of({"b", "a"}), _values.digest_of({"a", "b"}))
         self.assertEqual(_values.digest_of(float("nan")), _values.digest_of(float("nan")))
         self.assertIsNone(_values.digest_of([object()]))
+
+    def test_a_change_in_the_middle_of_something_large_is_one(self):
+        held = array.array("d", bytes(4 << 20))
+        before = _holders.digest_of(_holders.content_of(held))
+        held[len(held) // 2] = 1.0
+        self.assertNotEqual(_holders.digest_of(_holders.content_of(held)), before)
 
     def test_a_number_from_a_clock_is_set_to_the_same_age(self):
         clocks = _values._CLOCKS
