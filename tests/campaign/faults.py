@@ -104,11 +104,11 @@ def killed_while_resizing(job, choice):
 
 
 def joiner_killed(job, choice):
-    known = {w["pid"] for w in job.run.status()["workers"]}
+    known = {w["pid"] for w in job.status()["workers"]}
     job.run.do("replace", job.run.name, choice.randrange(job.target))
 
     def newcomers():
-        return [w["pid"] for w in job.run.status().get("workers", []) if w["pid"] not in known and w["pid"]]
+        return [w["pid"] for w in job.status()["workers"] if w["pid"] not in known and w["pid"]]
 
     for pid in job.wait(newcomers, "a joiner"):
         kill(pid, signal.SIGKILL)

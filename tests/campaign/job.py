@@ -140,6 +140,13 @@ class Job:
 
     # --- Waiting
 
+    def status(self):
+        """Of a run that trains: one that has ended has a number of workers in the place of a list."""
+        status = self.run.status()
+        if isinstance(status.get("workers"), list):
+            return status
+        raise RunEnded(self.run.wait(self.deadline_s))
+
     def wait(self, condition, what):
         def look():
             if self.is_over():
