@@ -205,6 +205,23 @@ std::string render_workers(const Json& status, const Room& room) {
   return table.empty() ? "" : "\n" + table.render(room);
 }
 
+// Of the worker whose GPU has the least room: it is where the next change fails first.
+std::string render_devices(const Json& status) {
+  const Json* fullest = nullptr;
+  for (const Json& worker : list(status, "workers")) {
+    const auto device = worker.find("device");
+    if (device == worker.end() || !device->is_object()) continue;
+    if (fullest == nullptr || number(*device, "free_bytes") < number((*fullest)["device"], "free_bytes"))
+      fullest = &worker;
+  }
+  if (fullest == nullptr) return "";
+  const Json& device = (*fullest)["device"];
+  const auto gb = [&](const char* key) { return format_number(number(device, key) / 1e9, 2) + " GB"; };
+  return "\nGPU memory: " + gb("free_bytes") + " of " + gb("total_bytes") + " are free on that of rank " +
+         whole(*fullest, "rank") + ", which has the least; " + gb("copies_bytes") +
+         " hold copies of gradients, from which a step is repeated after a loss, " + gb("sums_bytes") + " sums\n";
+}
+
 std::string render_hosts(const Json& status, const Room& room) {
   Table table(
       {{"host"}, {"phase"}, {"workers", Align::kRight}, {"slots", Align::kRight}, {"warm", Align::kRight, 1}, {""}});
@@ -406,7 +423,7 @@ std::string render_status(const Json& status, const Room& room) {
   line("start failed: ", text(status, "start_failure"));
   line("lost hosts: ", lost_of(status));
   line("cooling down: ", cooled_of(status));
-  out += render_workers(status, room) + render_hosts(status, room);
+  out += render_workers(status, room) + render_devices(status) + render_hosts(status, room);
   line("\n", text(status, "protection"));
   return out;
 }

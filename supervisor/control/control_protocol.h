@@ -29,7 +29,9 @@
 //          "failures":[{"class","total","within_window","limit"|null}],
 //          "cooled_hosts":[{"host","failures","left_ms","reason"}],
 //          "workers":[{"id","rank"|null,"host","slot","phase","program_phase","program_phase_ms","generation","step",
-//                      "step_ms","compute_ms","data_wait_ms","communicate_ms","share","quiet_ms","pid"}],
+//                      "step_ms","compute_ms","data_wait_ms","communicate_ms","share","quiet_ms","pid",
+//                      "device":{"total_bytes","free_bytes" (by all that use the GPU),"copies_bytes" (of gradients,
+//                      from which a step is repeated),"sums_bytes"}|null (no GPU, or not known yet)}],
 //          "hosts":[{"host","agent","slots","workers","phase","quiet_ms","problem" (why it is lost)}]}
 //
 // The run directory is <state>/<run name>/ where <state> is $ELASTICTRAIN_STATE_DIR, else $XDG_STATE_HOME/elastictrain,

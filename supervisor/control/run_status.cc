@@ -57,6 +57,17 @@ void append_metrics(ObjectWriter& object, const protocol::StepMetrics& metrics) 
   }
 }
 
+void append_device(ObjectWriter& object, const protocol::DeviceMemoryUse& use) {
+  std::string out;
+  ObjectWriter device(out);
+  device.number("total_bytes", use.total_bytes);
+  device.number("free_bytes", use.free_bytes);
+  device.number("copies_bytes", use.copies_bytes);
+  device.number("sums_bytes", use.sums_bytes);
+  device.close();
+  object.raw("device", use.total_bytes == 0 ? "null" : out);
+}
+
 void append_worker(std::string& out, const core::WorkerView& worker, const StatusFacts& facts) {
   const protocol::WorkerHeartbeat& beat = worker.heartbeat;
   const auto pid = facts.pids.find(worker.worker);
@@ -74,6 +85,7 @@ void append_worker(std::string& out, const core::WorkerView& worker, const Statu
   object.number("share", worker.share);
   object.number("quiet_ms", worker.quiet_ms);
   object.raw("pid", std::to_string(pid == facts.pids.end() ? 0 : pid->second));
+  append_device(object, beat.device);
   object.close();
 }
 

@@ -57,10 +57,11 @@ ET_FIELDS(WorkerPrepareFailed, m.generation, m.reason)
 ET_FIELDS(WorkerActive, m.generation, m.first_step, m.state_transfer_bytes)
 ET_FIELDS(WorkerLeft, m.generation, m.last_step)
 ET_FIELDS(WorkerFinished, m.last_step, m.alone)
+ET_FIELDS(DeviceMemoryUse, m.total_bytes, m.free_bytes, m.copies_bytes, m.sums_bytes)
 ET_FIELDS(WorkerHeartbeat, m.sequence, m.generation, m.step, m.epoch, m.steps, m.mean, m.samples_per_s, m.loss,
           m.epoch_fraction, m.gradient_norm, m.place, m.place_ms, m.samples_used, m.norm_steps, m.local_square,
           m.global_square, m.round_trip_us, m.phase, m.local_inverse_batch, m.global_inverse_batch, m.mean_loss,
-          m.loss_samples)
+          m.loss_samples, m.device)
 ET_FIELDS(AuditStep, m.generation, m.step, m.epoch, m.first_position, m.count, m.hashed, m.state_hash)
 ET_FIELDS(WorkerAudit, m.steps, m.batch, m.of, m.from_checkpoint)
 ET_FIELDS(WorkerNote, m.key, m.value)

@@ -106,6 +106,16 @@ enum class ProgramPhase : std::uint8_t { kNone, kData, kEvaluation, kCompile, kC
 
 // Liveness and progress, separately: `sequence` grows with every heartbeat (also during a long step), `step` only with
 // committed steps. `mean` is over the `steps` since the last heartbeat; 0 steps leave it at 0.
+// The worker's GPU as its driver counts it, over all processes that use it, and what the session holds there: copies of
+// gradients from which a step is repeated, and memory for sums. 0 bytes in all: no GPU, or its memory is not known.
+struct DeviceMemoryUse {
+  std::uint64_t total_bytes = 0;
+  std::uint64_t free_bytes = 0;
+  std::uint64_t copies_bytes = 0;
+  std::uint64_t sums_bytes = 0;
+  bool operator==(const DeviceMemoryUse&) const = default;
+};
+
 struct WorkerHeartbeat {
   std::uint64_t sequence = 0;
   Generation generation = 0;
@@ -136,6 +146,7 @@ struct WorkerHeartbeat {
   // had one, or the worker's library is older.
   double mean_loss = 0;
   std::uint64_t loss_samples = 0;
+  DeviceMemoryUse device;
 };
 
 // Audit mode. Positions are places in the epoch's permutation, so [first, first+count) names exactly the samples.

@@ -1,12 +1,17 @@
 #include "tests/standin/standin_cuda.h"
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <condition_variable>
+#include <csignal>
 #include <cstdlib>
 #include <cstring>
 #include <deque>
+#include <filesystem>
+#include <fstream>
 #include <memory>
 #include <mutex>
 #include <set>
@@ -102,6 +107,7 @@ class Stream {
 struct Piece {
   std::size_t bytes = 0;
   int ordinal = 0;
+  bool on_device = false;  // else the host's
 };
 
 struct State {
@@ -156,13 +162,57 @@ int put(void* handle, std::function<void()> work) {
   return 0;
 }
 
-int allocate(void** place, std::size_t bytes) {
+// A device's memory, which its processes share if $ET_STANDIN_MEMORY_DIR is set: each one writes there what it holds.
+// $ET_STANDIN_MEMORY_BYTES: how much a device has.
+std::size_t device_bytes() {
+  const char* bytes = std::getenv("ET_STANDIN_MEMORY_BYTES");
+  return bytes == nullptr ? std::size_t{1} << 40 : std::strtoull(bytes, nullptr, 10);
+}
+
+std::filesystem::path ledger_of(int ordinal) {
+  const char* directory = std::getenv("ET_STANDIN_MEMORY_DIR");
+  if (directory == nullptr) return {};
+  const char* visible = std::getenv("CUDA_VISIBLE_DEVICES");
+  return std::filesystem::path(directory) / ((visible == nullptr ? "all" : visible) + ("-" + std::to_string(ordinal)));
+}
+
+// Call it with the mutex locked.
+std::size_t held_here(int ordinal) {
+  std::size_t held = 0;
+  for (const auto& [memory, piece] : state().memory)
+    held += piece.on_device && piece.ordinal == ordinal ? piece.bytes : 0;
+  return held;
+}
+
+std::size_t held_by_others(int ordinal) {
+  const std::filesystem::path ledger = ledger_of(ordinal);
+  if (ledger.empty() || !std::filesystem::exists(ledger)) return 0;
+  std::size_t held = 0;
+  for (const auto& entry : std::filesystem::directory_iterator(ledger)) {
+    const auto pid = static_cast<pid_t>(std::strtol(entry.path().filename().c_str(), nullptr, 10));
+    std::size_t bytes = 0;
+    if (pid != ::getpid() && ::kill(pid, 0) == 0 && std::ifstream(entry.path()) >> bytes) held += bytes;
+  }
+  return held;
+}
+
+void write_ledger(int ordinal) {
+  const std::filesystem::path ledger = ledger_of(ordinal);
+  if (ledger.empty()) return;
+  std::filesystem::create_directories(ledger);
+  std::ofstream(ledger / std::to_string(::getpid())) << held_here(ordinal);
+}
+
+int allocate(void** place, std::size_t bytes, bool on_device) {
   if (const int fault = state().fault) return fault;
   if (bytes == 0) return kInvalidValue;
+  const int ordinal = current_device();
+  const std::lock_guard lock(state().mutex);
+  if (on_device && held_here(ordinal) + held_by_others(ordinal) + bytes > device_bytes()) return kOutOfMemory;
   void* memory = std::malloc(bytes);
   if (memory == nullptr) return kOutOfMemory;
-  const std::lock_guard lock(state().mutex);
-  state().memory[memory] = {bytes, current_device()};
+  state().memory[memory] = {bytes, ordinal, on_device};
+  if (on_device) write_ledger(ordinal);
   *place = memory;
   return 0;
 }
@@ -208,6 +258,7 @@ int release(void* memory) {
   {
     const std::lock_guard lock(state().mutex);
     state().memory.erase(memory);
+    if (piece.on_device) write_ledger(piece.ordinal);
   }
   std::free(memory);
   return state().fault;
@@ -382,19 +433,22 @@ STANDIN_API int cuCtxSynchronize() {
   return state().fault;
 }
 STANDIN_API int cuMemGetInfo_v2(std::size_t* free, std::size_t* total) {
-  *free = *total = std::size_t{1} << 30;
+  const int ordinal = standin::current_device();
+  const std::lock_guard lock(standin::state().mutex);
+  *total = standin::device_bytes();
+  *free = *total - std::min(*total, standin::held_here(ordinal) + standin::held_by_others(ordinal));
   return 0;
 }
 STANDIN_API int cuMemAlloc_v2(std::uint64_t* address, std::size_t bytes) {
   const char* largest = std::getenv("ET_STANDIN_LARGEST_PIECE");
   if (largest != nullptr && bytes > std::strtoull(largest, nullptr, 10)) return kOutOfMemory;
-  return allocate(reinterpret_cast<void**>(address), bytes);
+  return allocate(reinterpret_cast<void**>(address), bytes, true);
 }
 STANDIN_API int cuMemFree_v2(std::uint64_t address) {
   return release(at(address));
 }
 STANDIN_API int cuMemHostAlloc(void** memory, std::size_t bytes, unsigned) {
-  return allocate(memory, bytes);
+  return allocate(memory, bytes, false);
 }
 STANDIN_API int cuMemFreeHost(void* memory) {
   return release(memory);

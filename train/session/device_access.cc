@@ -137,6 +137,7 @@ void* CopiesArea::of_bucket(std::size_t index, std::size_t bytes) {
 void DeviceSide::plan_copies(std::size_t bytes, void* memory) {
   if (memory != nullptr) copies_ = CopiesArea(memory, bytes);
   planned_bytes_ = memory == nullptr ? bytes : 0;
+  copies_bytes_ = bytes;
 }
 
 Status DeviceSide::make_room() {
@@ -159,11 +160,11 @@ Result<void*> DeviceSide::keep(std::size_t index, std::size_t bytes) {
     const std::lock_guard lock(mutex_);
     if (void* const planned = copies_.of_bucket(index, bytes)) return planned;
   }
-  return memory(keeps_, index, bytes);
+  return memory(keeps_, copies_bytes_, index, bytes);
 }
 
 Status DeviceSide::step_begins(DeviceTimes::Time now) {
-  if (parts_.size() > 1) parts_.erase(parts_.begin(), parts_.end() - 1);
+  for (; parts_.size() > 1; parts_.erase(parts_.begin())) sums_bytes_ -= parts_.front().bytes();
   return times_->step_begins(now);
 }
 
@@ -172,18 +173,29 @@ Result<void*> DeviceSide::parts(std::size_t bytes) {
     auto made = device::DeviceMemory::allocate(device_, bytes);
     if (!made) return made.error();
     parts_.push_back(std::move(*made));
+    sums_bytes_ += bytes;
   }
   return parts_.back().as<void>();
 }
 
-Result<void*> DeviceSide::memory(std::vector<device::DeviceMemory>& pieces, std::size_t index, std::size_t bytes) {
+Result<void*> DeviceSide::memory(std::vector<device::DeviceMemory>& pieces, std::atomic<std::size_t>& held,
+                                 std::size_t index, std::size_t bytes) {
   if (pieces.size() <= index) pieces.resize(index + 1);
   if (pieces[index].bytes() < bytes) {
     auto made = device::DeviceMemory::allocate(device_, bytes);
     if (!made) return made.error();
+    held += bytes - pieces[index].bytes();
     pieces[index] = std::move(*made);
   }
   return pieces[index].as<void>();
+}
+
+protocol::DeviceMemoryUse DeviceSide::memory_use() const {
+  const device::Device::Scope scope(*device_);
+  std::size_t free_bytes = 0;
+  std::size_t total_bytes = 0;
+  if (device_->cuda().memory_info(&free_bytes, &total_bytes) != 0) return {};
+  return {total_bytes, free_bytes, copies_bytes_, sums_bytes_};
 }
 
 }  // namespace elastictrain::session

@@ -2,6 +2,7 @@
 // waits for the program's streams, and times of marks in them by the host's clock.
 #pragma once
 
+#include <atomic>
 #include <chrono>
 #include <deque>
 #include <memory>
@@ -10,6 +11,7 @@
 #include <vector>
 
 #include "supervisor/protocol/result.h"
+#include "supervisor/protocol/worker_messages.h"
 #include "train/device/device.h"
 #include "train/device/device_memory.h"
 #include "train/device/device_port.h"
@@ -115,9 +117,11 @@ class DeviceSide {
   // full.
   Result<void*> keep(std::size_t index, std::size_t bytes);
   // The same for its values in single precision, if its own are narrower.
-  Result<void*> wide(std::size_t index, std::size_t bytes) { return memory(wides_, index, bytes); }
+  Result<void*> wide(std::size_t index, std::size_t bytes) { return memory(wides_, sums_bytes_, index, bytes); }
   // For what other ranks send of a bucket: one memory for all, whose sums follow one another.
   Result<void*> parts(std::size_t bytes);
+  // The device's memory now, by its driver, and what this object holds of it. Thread: any.
+  protocol::DeviceMemoryUse memory_use() const;
 
  private:
   // The marks of one bucket, reused in each step.
@@ -135,7 +139,8 @@ class DeviceSide {
   const Marks& mark(std::size_t index);
   Status await(const device::Event& mark) const;
   Status refuse_capture(void* stream) const;
-  Result<void*> memory(std::vector<device::DeviceMemory>& pieces, std::size_t index, std::size_t bytes);
+  Result<void*> memory(std::vector<device::DeviceMemory>& pieces, std::atomic<std::size_t>& held, std::size_t index,
+                       std::size_t bytes);
 
   const std::shared_ptr<device::Device> device_;
   const std::unique_ptr<device::DevicePort> port_;
@@ -152,6 +157,8 @@ class DeviceSide {
   std::vector<device::DeviceMemory> keeps_;
   std::vector<device::DeviceMemory> wides_;
   std::vector<device::DeviceMemory> parts_;  // the last one is the largest; sums of this step may use the others
+  std::atomic<std::size_t> copies_bytes_ = 0;
+  std::atomic<std::size_t> sums_bytes_ = 0;
 };
 
 }  // namespace elastictrain::session

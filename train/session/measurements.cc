@@ -38,7 +38,8 @@ std::optional<protocol::WorkerSwap> SwapGap::take_early() {
 
 namespace {
 
-constexpr std::uint64_t kRoundTripEvery = 16;  // steps: it takes a system call for each connection
+// In steps: it takes a system call for each connection, and one of the GPU's driver.
+constexpr std::uint64_t kRoundTripEvery = 16;
 
 double farthest_round_trip_us(const comm::Communicator& communicator) {
   double farthest_us = 0;
@@ -110,7 +111,7 @@ Clock::duration Measurements::own_step() const {
 }
 
 void Measurements::publish(const StepDivision& step, const RunProgress& run_progress, const Assignment& assignment,
-                           Clock::time_point now) {
+                           const DeviceSide* device, Clock::time_point now) {
   const StepFigures figures{.generation = assignment.generation,
                             .step = run_progress.committed_step(),
                             .epoch = step.cut.epoch,
@@ -124,6 +125,7 @@ void Measurements::publish(const StepDivision& step, const RunProgress& run_prog
   monitors_.step_done(last_times_, figures, now);
   if (run_progress.committed_step() % kRoundTripEvery == 0) {
     monitors_.round_trip_known(farthest_round_trip_us(*assignment.communicator));
+    if (device != nullptr) monitors_.device_memory_known(device->memory_use());
   }
   swap_gap_.committed(now);
   report_swap(swap_gap_.take());

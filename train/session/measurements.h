@@ -9,6 +9,7 @@
 
 #include "supervisor/protocol/worker_messages.h"
 #include "train/session/control_lane.h"
+#include "train/session/device_access.h"
 #include "train/session/generation.h"
 #include "train/session/monitors.h"
 #include "train/session/run_progress.h"
@@ -61,9 +62,9 @@ class Measurements {
   void batch_ends(Clock::time_point now);
   // The time of the last batch, without that in which this worker waited for others.
   Clock::duration own_step() const;
-  // For the supervisor, after the step is committed.
+  // For the supervisor, after the step is committed. `device`: null without a GPU.
   void publish(const StepDivision& step, const RunProgress& run_progress, const Assignment& assignment,
-               Clock::time_point now);
+               const DeviceSide* device, Clock::time_point now);
 
   // Before the first step of a generation.
   void assigned(Generation generation, Step committed_step) { monitors_.assigned(generation, committed_step); }

@@ -125,6 +125,11 @@ void Monitors::round_trip_known(double round_trip_us) {
   round_trip_us_ = round_trip_us;
 }
 
+void Monitors::device_memory_known(const protocol::DeviceMemoryUse& use) {
+  const std::lock_guard lock(mutex_);
+  device_ = use;
+}
+
 void Monitors::norms_known(const StepNorms& norms) {
   const std::lock_guard lock(mutex_);
   ++norm_steps_;
@@ -146,6 +151,7 @@ protocol::WorkerHeartbeat Monitors::heartbeat() {
   heartbeat.gradient_norm = figures_.gradient_norm;
   heartbeat.samples_used = figures_.samples_used;
   heartbeat.steps = steps_;
+  heartbeat.device = device_;
   if (steps_ != 0) put_means(heartbeat);
   if (norm_steps_ != 0) put_norms(heartbeat);
   if (loss_samples_ != 0) put_loss(heartbeat);

@@ -118,6 +118,7 @@ class Monitors {
   void batch_done(const StepTimes& times);
   // The round trip to the most distant peer that this worker has a connection to.
   void round_trip_known(double round_trip_us);
+  void device_memory_known(const protocol::DeviceMemoryUse& use);
   void norms_known(const StepNorms& norms);
   // Call it before the first step of a generation.
   void assigned(Generation generation, Step committed_step);
@@ -134,6 +135,7 @@ class Monitors {
   std::uint32_t steps_ = 0;
   protocol::StepMetrics sum_;
   double round_trip_us_ = 0;
+  protocol::DeviceMemoryUse device_;
   std::uint32_t norm_steps_ = 0;
   StepNorms norm_sum_;
   std::uint64_t samples_ = 0;

@@ -425,7 +425,7 @@ void Session::Impl::commit_progress(const StepMetrics& metrics) {
   program_.attachments.commit(worker.run_progress.committed_step());
   program_.log.step(worker.run_progress.committed_step(), assignment.rank, assignment.world_size(),
                     assignment.generation);
-  if (plane_) worker.measurements.publish(step.division, worker.run_progress, assignment, now);
+  if (plane_) worker.measurements.publish(step.division, worker.run_progress, assignment, program_.device.get(), now);
   worker.audits.step_committed(std::move(step));
   worker.exchange.step_committed();
 }

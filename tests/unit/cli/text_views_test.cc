@@ -115,6 +115,22 @@ TEST_CASE("status says of how many processes each worker is, where these are sev
   CHECK(contains(render_status(status), "job: running, 2 workers of 4 processes each (target 3)"));
 }
 
+TEST_CASE("status shows the GPU with the least free memory, and what the run holds of it") {
+  nlohmann::json status = {
+      {"name", "job"}, {"phase", "running"}, {"world_size", 2}, {"workers", nlohmann::json::array()}};
+  const auto worker = [&](int rank, nlohmann::json device) {
+    status["workers"].push_back({{"rank", rank}, {"device", std::move(device)}});
+  };
+  worker(0, nullptr);
+  CHECK(!contains(render_status(status), "GPU memory"));
+  worker(1, {{"total_bytes", 80e9}, {"free_bytes", 30e9}, {"copies_bytes", 1e9}, {"sums_bytes", 0}});
+  worker(2, {{"total_bytes", 80e9}, {"free_bytes", 21.5e9}, {"copies_bytes", 0.5e9}, {"sums_bytes", 0.25e9}});
+  CHECK(
+      contains(render_status(status),
+               "GPU memory: 21.50 GB of 80.00 GB are free on that of rank 2, which has the least; 0.50 GB hold copies "
+               "of gradients, from which a step is repeated after a loss, 0.25 GB sums"));
+}
+
 TEST_CASE("status shows what cannot be reached, which new worker failed, and why a host is lost") {
   nlohmann::json status = {{"name", "job"}, {"phase", "running"}, {"world_size", 1}, {"target_size", 3}};
   CHECK(!contains(render_status(status), "not reached"));
