@@ -117,6 +117,18 @@ static bool yields_slot(const Run& run, const Worker& worker) {
                      [&](WorkerId other) { return other > worker.id && run.training.is_member(other); });
 }
 
+// A successor needs as much of the device as it uses now, and less is free. Others that use the device count as if they
+// were this worker: then it leaves first without need, which costs less than a successor that finds no memory.
+static bool fills_device(const Worker& worker) {
+  const protocol::DeviceMemoryUse& device = worker.heartbeat.device;
+  return device.total_bytes > 0 && device.free_bytes < device.total_bytes - device.free_bytes;
+}
+
+static bool anybody_leaves(const Run& run) {
+  return std::any_of(run.roster.workers().begin(), run.roster.workers().end(),
+                     [&](const auto& entry) { return entry.second.dying() && !is_displaced(run, entry.second); });
+}
+
 static CurrentMember current_member(const Run& run, WorkerId id) {
   const Worker& worker = *run.roster.worker(id);
   CurrentMember member{id, worker.place()};
@@ -124,8 +136,11 @@ static CurrentMember current_member(const Run& run, WorkerId id) {
   member.leads = worker.may_lead;
   member.displaced = gives_back(run, worker) || yields_slot(run, worker);
   member.replaced = run.desired.replacements.contains(id) || is_displaced(run, worker);
-  member.can_overlap = !is_displaced(run, worker) && run.roster.occupants(member.place).size() == 1 &&
-                       !run.roster.is_blamed(member.place) && run.roster.agent(worker.agent)->reachable();
+  const bool may_overlap = !is_displaced(run, worker) && run.roster.occupants(member.place).size() == 1 &&
+                           !run.roster.is_blamed(member.place) && run.roster.agent(worker.agent)->reachable();
+  const bool is_full = fills_device(worker);
+  member.can_overlap = may_overlap && !is_full;
+  member.leaves_first = member.replaced && may_overlap && is_full && !anybody_leaves(run);
   return member;
 }
 
@@ -143,9 +158,7 @@ SwapInput swap_input(const Run& run) {
 }
 
 bool is_settling(const Run& run) {
-  if (run.roster.any_launching()) return true;
-  return std::any_of(run.roster.workers().begin(), run.roster.workers().end(),
-                     [&](const auto& entry) { return entry.second.dying() && !is_displaced(run, entry.second); });
+  return run.roster.any_launching() || anybody_leaves(run);
 }
 
 bool all_reachable(const Run& run, const std::vector<WorkerId>& next) {
@@ -209,6 +222,8 @@ ChangeDescription describe_change(const Run& run, const SwapDecision& decision, 
     found.kind = replace_kind;
     found.reason = (replace_kind == ChangeKind::kMigrate ? "move " : "replace ") + replaced;
     if (next_size != size) found.reason += ", " + sizes + " workers";
+    if (decision.makes_room)
+      found.reason += "; its device has no memory for two, so its successor starts when it has left";
   } else if (next_size == size && !decision.stay.empty() && decision.stay.front() != run.training.members.front()) {
     found.kind = ChangeKind::kUpdatePlan;
     found.reason = name_of(run, *run.roster.worker(decision.stay.front())) + " was started as rank 0, and gets it";
@@ -341,11 +356,16 @@ static void dismiss_misplaced(Run& run, const std::vector<Candidate>& candidates
 }
 
 static void give_up_replacements(Run& run, const SwapDecision& decision) {
+  const bool somebody_comes = !decision.join.empty() || !decision.start.empty();
   for (WorkerId id : decision.stay) {
-    if (id == decision.bridge || run.desired.replacements.erase(id) == 0) continue;
+    const Worker& worker = *run.roster.worker(id);
+    const bool is_full = fills_device(worker);
+    if (id == decision.bridge || (is_full && somebody_comes) || run.desired.replacements.erase(id) == 0) continue;
     run.out.journal(record::ReplaceGivenUp{id});
-    run.out.tell(Tell::Level::kWarning,
-                 name_of(run, *run.roster.worker(id)) + " stays: no worker could be started in its place");
+    const std::string why = is_full ? "its device has no memory for a second one, and at least " +
+                                          counted(run.settings.min_workers, "worker") + " must train"
+                                    : "no worker could be started in its place";
+    run.out.tell(Tell::Level::kWarning, name_of(run, worker) + " stays: " + why);
   }
 }
 
@@ -353,6 +373,7 @@ static void give_up_replacements(Run& run, const SwapDecision& decision) {
 static void tell_unmet(Run& run, const SwapDecision& decision, std::uint32_t want) {
   const bool will_ask = !run.startup.hosts_known && run.roster.agents().empty();  // a run that starts again
   if (is_settling(run) || !run.startup.spawned || (decision.size() == 0 && (will_ask || asks_hosts(run)))) return;
+  if (decision.makes_room) return;
   give_up_replacements(run, decision);
   const std::string text = unmet_text(run, decision, want);
   if (text == run.desired.unmet) return;

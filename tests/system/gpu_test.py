@@ -70,6 +70,46 @@ class Runs(Case):
         self.change_and_lose(synthetic())
 
 
+class FullDevices(Case):
+    """Three GPUs that their workers fill to more than a half, in three slots."""
+
+    BYTES = 2_000_000  # a worker needs 1.2 million
+
+    def trains(self, least):
+        directory = tempfile.mkdtemp(prefix="etmemory-")
+        self.addCleanup(shutil.rmtree, directory)
+        config = job(workers=(least, 3, 3), trainer={**synthetic(), "device": "cuda"})
+        return Run(config, environment={"ET_STANDIN_GPUS": "3", "ET_STANDIN_MEMORY_DIR": directory,
+                                        "ET_STANDIN_MEMORY_BYTES": str(self.BYTES)})
+
+    def wait_known(self, run):
+        status = run.wait_status(lambda s: s["world_size"] == 3 and all(w["device"] for w in s["workers"]), 30, "the memory")
+        for worker in status["workers"]:
+            self.assertEqual(worker["device"], {"total_bytes": self.BYTES, "free_bytes": self.BYTES - 1_200_064,
+                                                "copies_bytes": 400_064, "sums_bytes": 0})
+        return pids(status)
+
+    def test_a_worker_that_is_replaced_makes_room_for_its_successor(self):
+        with self.trains(least=1) as run:
+            before = self.wait_known(run)
+            run.do("replace", run.name, 1)
+            after = pids(run.wait_status(lambda s: s["generation"] == 3 and s["world_size"] == 3, 30, "the successor"))
+            self.assertEqual(after[:2], [before[0], before[2]])
+            self.assertEqual([event["exit_code"] for event in run.events("exited")], [0], "only the replaced one has ended")
+            run.wait_more_steps(10)
+            self.assert_stops_clean(run)
+
+    def test_where_all_must_train_it_stays_and_the_run_says_why(self):
+        with self.trains(least=3) as run:
+            before = self.wait_known(run)
+            run.do("replace", run.name, 1)
+            run.wait_text("its device has no memory for a second one, and at least 3 workers must train", 30)
+            run.wait_more_steps(10)
+            self.assertEqual(pids(run.status()), before)
+            self.assertEqual(run.events("exited"), [])
+            self.assert_stops_clean(run)
+
+
 class Faults(Case):
     """Runs whose NCCL (a stand-in) gets faults while they train."""
 

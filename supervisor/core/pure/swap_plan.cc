@@ -15,6 +15,7 @@ class Decider {
     keep_members();
     fill();
     hold_back();
+    make_room();
     bridge();
     list_members();
     share_out_spares();
@@ -70,6 +71,17 @@ class Decider {
       if (stays_[i] || !in_.members[i].displaced) continue;
       stays_[i] = true;
       out_.held.push_back(in_.members[i].worker);
+    }
+  }
+
+  // One at a time, when nobody else is on the way, and where enough stay.
+  void make_room() {
+    if (!out_.join.empty() || !out_.start.empty() || staying() <= std::max(in_.min, 1U)) return;
+    for (std::size_t i = 0; i < in_.members.size(); ++i) {
+      if (!stays_[i] || !in_.members[i].leaves_first) continue;
+      stays_[i] = false;
+      out_.makes_room = in_.members[i].worker;
+      return;
     }
   }
 

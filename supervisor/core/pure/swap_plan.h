@@ -24,10 +24,11 @@ struct Place {
 struct CurrentMember {
   WorkerId worker;
   Place place;
-  bool displaced = false;    // its host or slot goes away: it leaves, with or without a successor
-  bool replaced = false;     // a replacement was requested: it leaves once it has a successor
-  bool can_overlap = false;  // for `replaced`: its own slot may also hold its successor
-  bool leads = false;        // it was started as rank 0, in place of a worker that is gone
+  bool displaced = false;     // its host or slot goes away: it leaves, with or without a successor
+  bool replaced = false;      // a replacement was requested: it leaves once it has a successor
+  bool can_overlap = false;   // for `replaced`: its own slot may also hold its successor
+  bool leaves_first = false;  // for `replaced`: its slot could hold its successor, had its device the memory for two
+  bool leads = false;         // it was started as rank 0, in place of a worker that is gone
 };
 
 // A worker in no generation that could join, best first.
@@ -58,6 +59,7 @@ struct SwapDecision {
   std::vector<WorkerId> held;     // displaced, but needed to keep `min` workers: they stay for now
   // All others are new: this member stays for one more generation, so that a worker has the state and a batch.
   std::optional<WorkerId> bridge;
+  std::optional<WorkerId> makes_room;  // it leaves, and its successor starts in its slot once it has
   std::uint32_t size() const { return static_cast<std::uint32_t>(stay.size() + join.size() + start.size()); }
 };
 

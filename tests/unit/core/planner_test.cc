@@ -160,6 +160,33 @@ DOCTEST_TEST_CASE("a worker gives its slot back when its host or slot goes, not 
   DOCTEST_CHECK(gives_back(run, worker));
 }
 
+DOCTEST_TEST_CASE("a replaced worker shares its slot with its successor, unless its device is more than half full") {
+  Scene scene(settings_of(1, 8));
+  Run& run = scene.run;
+  const AgentId a = scene.host("A", 3);
+  const WorkerId first = scene.member(a, 0);
+  const WorkerId second = scene.member(a, 1);
+  run.desired.replacements[second] = protocol::ChangeKind::kReplace;
+  auto& device = run.roster.worker(second)->heartbeat.device;
+  const auto shown = [&] {
+    const CurrentMember member = swap_input(run).members[1];
+    return std::make_pair(member.can_overlap, member.leaves_first);
+  };
+  DOCTEST_CHECK(shown() == std::make_pair(true, false));  // on a CPU
+  device = {.total_bytes = 80, .free_bytes = 40};
+  DOCTEST_CHECK(shown() == std::make_pair(true, false));
+  device.free_bytes = 39;
+  DOCTEST_CHECK(shown() == std::make_pair(false, true));
+  DOCTEST_CHECK(!swap_input(run).members[0].leaves_first);  // nobody asked for it
+  const WorkerId leaver = scene.ready(a, 2);
+  run.roster.worker(leaver)->order_end(EndOrder::kDismiss);
+  DOCTEST_CHECK(shown() == std::make_pair(false, false));  // one after the other
+  const SwapDecision decision{.stay = {first}, .leave = {second}, .makes_room = second};
+  DOCTEST_CHECK(describe_change(run, decision, 1).reason ==
+                "replace rank 1 (w2 on A), from 2 to 1 workers; its device has no memory for two, so its successor "
+                "starts when it has left");
+}
+
 DOCTEST_TEST_CASE("a change is described by what makes it") {
   Scene scene(settings_of(1, 8));
   Run& run = scene.run;

@@ -68,6 +68,38 @@ TEST_CASE("a replaced worker stays until its replacement is ready") {
   CHECK(decision.leave == Ids{{2}});
 }
 
+TEST_CASE("a replaced worker whose device has no memory for two leaves before its successor starts") {
+  SwapInput input = with_members(4);
+  input.members[1].replaced = input.members[1].leaves_first = true;
+  input.members[2].replaced = input.members[2].leaves_first = true;
+  const SwapDecision decision = decide_swap(input);
+  CHECK(decision.stay == Ids{{1}, {3}, {4}});  // one at a time
+  CHECK(decision.leave == Ids{{2}});
+  CHECK(decision.makes_room == WorkerId{2});
+  CHECK(decision.start.empty());
+  SUBCASE("its successor takes the free slot, and the next one waits for it") {
+    SwapInput after = with_members(4);
+    after.members.erase(after.members.begin() + 1);
+    after.members[1].replaced = after.members[1].leaves_first = true;
+    after.free = {slot(1, 1)};
+    CHECK(decide_swap(after).start == std::vector<Place>{slot(1, 1)});
+    CHECK(decide_swap(after).stay == Ids{{1}, {3}, {4}});
+    CHECK(!decide_swap(after).makes_room);
+  }
+  SUBCASE("where a slot is free, nobody has to make room") {
+    input.free = {slot(2, 0), slot(2, 1)};
+    CHECK(decide_swap(input).leave == Ids{{2}, {3}});
+    CHECK(decide_swap(input).start == std::vector<Place>{slot(2, 0), slot(2, 1)});
+  }
+  SUBCASE("not below the minimum, and the last one never") {
+    input.min = 4;
+    CHECK(decide_swap(input).leave.empty());
+    SwapInput alone = with_members(1);
+    alone.members[0].replaced = alone.members[0].leaves_first = true;
+    CHECK(decide_swap(alone).stay == Ids{{1}});
+  }
+}
+
 TEST_CASE("a free slot is better than sharing one") {
   SwapInput input = with_members(2);
   input.members[1].replaced = true;
