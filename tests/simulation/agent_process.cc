@@ -174,6 +174,11 @@ void AgentProcess::on(const SpawnWorker& order) {
   started.begin();
 }
 
+bool AgentProcess::shares_slot(WorkerId worker) const {
+  return std::any_of(workers_.begin(), workers_.end(),
+                     [&](WorkerId other) { return other != worker && slots_.at(other) == slots_.at(worker); });
+}
+
 // The program of a warm process stays where it is, and whatever the worker before had is gone with it.
 bool AgentProcess::take_warm(std::uint32_t slot) {
   const auto found = std::find_if(warm_.begin(), warm_.end(),

@@ -42,6 +42,8 @@ class AgentProcess {
 
   void on_worker_message(WorkerId worker, protocol::WorkerToAgent message);
   void worker_exited(WorkerId worker, int exit_code, int signal);
+  // Another process is in the slot of this worker.
+  bool shares_slot(WorkerId worker) const;
 
  private:
   void deliver(std::function<void()> work);

@@ -29,6 +29,7 @@ Scenario::Scenario(std::uint64_t seed, std::size_t trace_lines)
       keeps_first_(seed % 2 == 0),
       waits_for_all_(seed % 3 == 0),
       kills_for_memory_(seed % 4 == 1),
+      full_devices_(seed % 5 == 2),
       world_(std::make_unique<World>(seed, make_setup(), trace_lines)) {
   make_hosts();
 }
@@ -57,6 +58,7 @@ Setup Scenario::make_setup() {
   settings.keeps_first = keeps_first_;
   if (waits_for_all_) settings.last_call = Millis(5'000);
   setup.kills_for_memory = kills_for_memory_;
+  setup.full_devices = full_devices_;
   setup.orphan_grace = Millis(rng_.chance(0.3) ? rng_.between(2'000, 10'000) : 60'000);
   draw_target_settings(setup);
   settings.leased = leases_.chance(0.25);

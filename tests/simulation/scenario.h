@@ -96,6 +96,7 @@ class Scenario {
   bool keeps_first_;
   bool waits_for_all_;
   bool kills_for_memory_;
+  bool full_devices_;
   bool has_target_ = false;      // the program does not end by itself
   bool below_min_ends_ = false;  // wait_for_min is short
   bool limited_ = false;         // few losses end the run

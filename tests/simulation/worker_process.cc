@@ -50,6 +50,11 @@ void WorkerProcess::begin() {
                          if (!life.expired()) die(3, 0);
                        });
   }
+  if (world_.setup.full_devices && world_.agent(agent_)->shares_slot(id_)) {
+    world_.queue.after(Micros(2'000), [this, life = std::weak_ptr(life_)] {
+      if (!life.expired()) die(69, 0);
+    });
+  }
   never_ready_ = others_train() && world_.rng.chance(world_.fault_rates.never_ready);
   say(WorkerHello{limits::kProtocolVersion, id_, 1000, "simulated"});
   heartbeat();
@@ -230,6 +235,7 @@ void WorkerProcess::heartbeat() {
       beat.samples_per_s = 100;
       beat.loss = 1;
     }
+    if (world_.setup.full_devices && progress_.committed_step != 0) beat.device = {.total_bytes = 80, .free_bytes = 30};
     beat.place = machine_.place();
     beat.place_ms = static_cast<std::uint64_t>((world_.queue.now() - place_since_).count() / 1'000);
     if (late_since_ && says_held_ && world_.queue.now() - *late_since_ > kHeldAfter) {

@@ -51,6 +51,7 @@ struct Setup {
   Millis orphan_grace{60'000};
   Millis connect_timeout{10'000};
   bool kills_for_memory = false;  // KILL of a worker is the kernel's OOM killer's
+  bool full_devices = false;      // a slot has no memory for two workers: the second one ends when it starts
 };
 
 // How often the machinery itself fails, in addition to the faults that a scenario injects.
