@@ -61,6 +61,9 @@ void parse_line(std::string_view line, AuditRecords& records) {
   audit.batch = *batch;
   audit.of = *of;
   audit.from_checkpoint = json.value("from_checkpoint", Json(false)) == Json(true);
+  const Json anew = json.value("counted_anew", Json(0U));
+  if (!anew.is_number_unsigned()) return;
+  audit.counted_anew = anew.get<std::uint64_t>();
   for (const Json& value : *steps) {
     const auto step = step_in(value);
     if (!step) return;
@@ -78,7 +81,8 @@ std::string audit_path_of(const std::string& journal_path) {
 std::string audit_line(WorkerId worker, const protocol::WorkerAudit& audit) {
   std::string line = "{\"worker\":" + std::to_string(worker.value) + ",\"batch\":" + std::to_string(audit.batch) +
                      ",\"of\":" + std::to_string(audit.of.value) +
-                     (audit.from_checkpoint ? ",\"from_checkpoint\":true" : "") + ",\"steps\":[";
+                     (audit.from_checkpoint ? ",\"from_checkpoint\":true" : "") +
+                     (audit.counted_anew != 0 ? ",\"counted_anew\":" + std::to_string(audit.counted_anew) : "") + ",\"steps\":[";
   for (std::size_t i = 0; i < audit.steps.size(); ++i) {
     const protocol::AuditStep& step = audit.steps[i];
     line += (i == 0 ? "[" : ",[") + std::to_string(step.generation) + "," + std::to_string(step.step) + "," +

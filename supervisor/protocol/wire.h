@@ -63,7 +63,7 @@ ET_FIELDS(WorkerHeartbeat, m.sequence, m.generation, m.step, m.epoch, m.steps, m
           m.global_square, m.round_trip_us, m.phase, m.local_inverse_batch, m.global_inverse_batch, m.mean_loss,
           m.loss_samples, m.device)
 ET_FIELDS(AuditStep, m.generation, m.step, m.epoch, m.first_position, m.count, m.hashed, m.state_hash)
-ET_FIELDS(WorkerAudit, m.steps, m.batch, m.of, m.from_checkpoint)
+ET_FIELDS(WorkerAudit, m.steps, m.batch, m.of, m.from_checkpoint, m.counted_anew)
 ET_FIELDS(WorkerNote, m.key, m.value)
 ET_FIELDS(WorkerRequest, m.workers, m.per_worker, m.learning_rate_factor, m.topology, m.synchronization)
 ET_FIELDS(WorkerSwap, m.generation, m.gap_us, m.step_us)

@@ -175,6 +175,9 @@ struct WorkerAudit {
   // when a member of its first generation is lost: the workers that used these positions may be gone with their last
   // records. These entries do not say which worker used them when, so none of them counts as repeated.
   bool from_checkpoint = false;
+  // Above 0: from that checkpoint on samples are counted in other units (replicas of several processes had another
+  // size), and an epoch has so many of them.
+  std::uint64_t counted_anew = 0;
 };
 
 // A named number or text that the program writes to the journal (test accuracy, for example).

@@ -2,12 +2,15 @@
 // knows.
 #include <algorithm>
 #include <chrono>
+#include <cstddef>
 #include <cstdio>
 #include <cstring>
 #include <exception>
 #include <new>
+#include <span>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "elastictrain/elastictrain.h"
 #include "elastictrain/session.hpp"
@@ -276,6 +279,52 @@ et_status et_on_change(et_session* session, et_change_callback callback, void* u
     session->session.on_change([=](const elastictrain::Change& change) {
       const Calling calling(session);
       call_back(callback, user_data, change);
+    });
+  });
+}
+
+namespace {
+
+std::vector<std::pair<std::string, std::vector<std::byte>>> named_values(const et_named* values, size_t count) {
+  std::vector<std::pair<std::string, std::vector<std::byte>>> found;
+  for (const auto& value : std::span(values, count)) {
+    const auto* data = static_cast<const std::byte*>(value.data);
+    found.emplace_back(value.name, std::vector<std::byte>(data, data + value.bytes));
+  }
+  return found;
+}
+
+void ask(et_other_layout_callback callback, void* user_data, elastictrain::OtherLayout& other) {
+  std::vector<et_named> state;
+  for (const auto& part : other.state) state.push_back({part.name.c_str(), part.bytes.data(), part.bytes.size()});
+  et_other_layout out{};
+  out.size = sizeof out;
+  out.manifest = other.manifest.data(), out.manifest_bytes = other.manifest.size();
+  out.header = other.header.data(), out.header_bytes = other.header.size();
+  out.data = other.data.data(), out.data_bytes = other.data.size();
+  out.state = state.data(), out.state_count = state.size();
+  out.samples_used = other.samples_used, out.epoch = other.epoch, out.cursor = other.cursor;
+  out.refusal = "the program did not take it";  // an exception of another language ends the callback early
+  callback(&out, user_data);
+  other.refusal = out.refusal == nullptr ? "" : out.refusal;
+  if (!other.refusal.empty()) return;
+  other.samples_used = out.samples_used, other.epoch = out.epoch, other.cursor = out.cursor;
+  for (size_t i = 0; i < out.returned_count; ++i) {
+    other.returned.emplace_back(out.returned[2 * i], out.returned[2 * i + 1]);
+  }
+  other.early = named_values(out.early, out.early_count);
+  other.attachments = named_values(out.attachments, out.attachment_count);
+}
+
+}  // namespace
+
+et_status et_on_other_layout(et_session* session, const char* division, et_other_layout_callback callback,
+                             void* user_data) {
+  if (session == nullptr || division == nullptr || callback == nullptr) return null_argument();
+  return guarded([&] {
+    session->session.on_other_layout(division, [=](elastictrain::OtherLayout& other) {
+      const Calling calling(session);
+      ask(callback, user_data, other);
     });
   });
 }

@@ -16,6 +16,7 @@ namespace {
 
 // Small enough that a piece is still in the cache when it is written after its checksum.
 constexpr std::size_t kPieceBytes = 1 << 20;
+constexpr const char* kDamaged = "it is damaged: its checksum is not the manifest's";
 
 std::span<const std::byte> bytes_of(std::string_view text) {
   return std::as_bytes(std::span(text));
@@ -209,38 +210,67 @@ Result<Listing> Store::list(std::span<const Fence> more) const {
   return listing;
 }
 
-Status Store::read_data(const Manifest& manifest, const state::StateBuffers& buffers) const {
-  const std::string name = data_name(manifest.identity);
-  const auto invalid = [&](const std::string& what) { return Error{ErrorCode::kInvalid, path(name) + ": " + what}; };
-  const auto opened = target_->open(name);
+Error Store::invalid(const Manifest& manifest, const std::string& what) const {
+  return {ErrorCode::kInvalid, path(data_name(manifest.identity)) + ": " + what};
+}
+
+// The source stands behind the header then.
+Result<std::unique_ptr<Source>> Store::open_data(const Manifest& manifest, std::vector<std::byte>& header) const {
+  auto opened = target_->open(data_name(manifest.identity));
   if (!opened) return opened.error();
   Source& source = **opened;
-  if (source.size() != manifest.data_bytes) return invalid("its size differs from the manifest");
-  std::vector<std::byte> header(std::min<std::uint64_t>(8, source.size()));
-  if (auto status = source.read(header); !status) return status;
+  if (source.size() != manifest.data_bytes) return invalid(manifest, "its size differs from the manifest");
+  header.resize(std::min<std::uint64_t>(8, source.size()));
+  if (auto status = source.read(header); !status) return status.error();
   const auto length = tensor_header_length(header);
-  if (!length) return invalid(length.error().message);
-  if (*length > source.size()) return invalid("it is truncated within its header");
+  if (!length) return invalid(manifest, length.error().message);
+  if (*length > source.size()) return invalid(manifest, "it is truncated within its header");
   header.resize(*length);
-  if (auto status = source.read(std::span(header).subspan(8)); !status) return status;
+  if (auto status = source.read(std::span(header).subspan(8)); !status) return status.error();
+  return opened;
+}
+
+Status Store::read_data(const Manifest& manifest, const state::StateBuffers& buffers) const {
+  std::vector<std::byte> header;
+  const auto source = open_data(manifest, header);
+  if (!source) return source.error();
   const auto parsed = parse_tensor_header(header);
-  if (!parsed) return invalid(parsed.error().message);
+  if (!parsed) return invalid(manifest, parsed.error().message);
   if (!fits(*parsed, buffers) || manifest.layout_hash != buffers.layout_hash() ||
-      parsed->data_begin + parsed->data_bytes != source.size()) {
-    return invalid("it has other state than this program shares; use the program that wrote it");
+      parsed->data_begin + parsed->data_bytes != (*source)->size()) {
+    return invalid(manifest, "it has other state than this program shares; use the program that wrote it");
   }
   Checksum checksum;
   checksum.add(header);
   state::HostView view;
   for (const auto* buffer : in_file_order(buffers)) {
-    if (auto status = read_buffer(source, *buffer, checksum, view); !status) return status;
+    if (auto status = read_buffer(**source, *buffer, checksum, view); !status) return status;
   }
-  if (checksum.digits() != manifest.data_checksum) return invalid("it is damaged: its checksum is not the manifest's");
+  if (checksum.digits() != manifest.data_checksum) return invalid(manifest, kDamaged);
+  return {};
+}
+
+Status Store::read_other(Manifest& manifest, const Adapter& adapter) const {
+  std::vector<std::byte> header;
+  const auto source = open_data(manifest, header);
+  if (!source) return source.error();
+  std::vector<std::byte> data((*source)->size() - header.size());
+  Checksum checksum;
+  checksum.add(header);
+  for (std::size_t offset = 0; offset < data.size(); offset += kPieceBytes) {
+    const auto piece = std::span(data).subspan(offset, std::min(kPieceBytes, data.size() - offset));
+    if (auto status = (*source)->read(piece); !status) return status;
+    checksum.add(piece);
+  }
+  if (checksum.digits() != manifest.data_checksum) return invalid(manifest, kDamaged);
+  const std::string_view text(reinterpret_cast<const char*>(header.data()), header.size());
+  if (auto status = adapter.take(manifest, text, data); !status) return invalid(manifest, status.error().message);
   return {};
 }
 
 Result<Loaded> Store::load_newest(const state::StateBuffers& buffers, std::uint64_t sample_count,
-                                  std::span<const Fence> more, std::vector<std::string>& skipped) const {
+                                  std::span<const Fence> more, std::vector<std::string>& skipped,
+                                  const Adapter* adapter) const {
   auto listing = list(more);
   if (!listing) return listing.error();
   skipped = listing->problems;
@@ -251,13 +281,15 @@ Result<Loaded> Store::load_newest(const state::StateBuffers& buffers, std::uint6
   std::sort(manifests.begin(), manifests.end(),
             [](const Manifest& a, const Manifest& b) { return a.identity > b.identity; });
   for (auto& manifest : manifests) {
-    if (sample_count != 0 && manifest.sample_count != 0 && manifest.sample_count != sample_count) {
+    const bool is_other =
+        adapter != nullptr && (manifest.layout_hash != buffers.layout_hash() || adapter->is_other(manifest));
+    if (!is_other && sample_count != 0 && manifest.sample_count != 0 && manifest.sample_count != sample_count) {
       skipped.push_back(path(manifest_name(manifest.identity)) + ": its data set has " +
                         std::to_string(manifest.sample_count) + " samples, this program's " +
                         std::to_string(sample_count));
       continue;
     }
-    const auto status = read_data(manifest, buffers);
+    const auto status = is_other ? read_other(manifest, *adapter) : read_data(manifest, buffers);
     if (status) return Loaded{std::move(manifest), listing->lineage, listing->newest_generation};
     if (may_be_there(status.error())) return status.error();
     skipped.push_back(status.error().message);

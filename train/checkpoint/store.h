@@ -7,9 +7,11 @@
 #pragma once
 
 #include <cstddef>
+#include <functional>
 #include <memory>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "train/checkpoint/lineage.h"
@@ -40,6 +42,15 @@ struct Loaded {
   Generation newest_generation = 0;
 };
 
+// For a program that can make its state of one that is divided otherwise.
+struct Adapter {
+  // Whether it is, where the layout is the same.
+  std::function<bool(const Manifest&)> is_other;
+  // Fills the program's buffers, and puts into the manifest what the run goes on with. `header`, `data`: of the data
+  // file, whose checksum is right. An error: this checkpoint is skipped.
+  std::function<Status(Manifest& manifest, std::string_view header, std::span<const std::byte> data)> take;
+};
+
 class Store {
  public:
   explicit Store(const std::string& place, const Client& client = {}) : target_(open_target(place, client)) {}
@@ -50,9 +61,11 @@ class Store {
 
   // Fills the buffers from the newest checkpoint that counts. `skipped`: one message for each newer one that was not
   // used. kUnavailable: there was never a checkpoint. kInvalid: there are some, but none can be used; the content of
-  // the buffers is then undefined. kIo, kTimeout: a store does not give one that it has.
+  // the buffers is then undefined. kIo, kTimeout: a store does not give one that it has. `adapter`: for checkpoints of
+  // another layout, of any sample count; all of such a file is in memory meanwhile.
   Result<Loaded> load_newest(const state::StateBuffers& buffers, std::uint64_t sample_count,
-                             std::span<const Fence> more, std::vector<std::string>& skipped) const;
+                             std::span<const Fence> more, std::vector<std::string>& skipped,
+                             const Adapter* adapter = nullptr) const;
 
   // Writes both files and syncs them before either appears. `header` from encode_tensor_header(); `data`: all tensors,
   // concatenated. Completes the manifest (size, checksum). kRefused: a later generation has fenced this one out.
@@ -69,7 +82,10 @@ class Store {
   Result<Manifest> read_manifest(const Identity& identity) const;
   Status read_fences(Listing& listing) const;
   bool may_be_there(const Error& error) const;
+  Error invalid(const Manifest& manifest, const std::string& what) const;
+  Result<std::unique_ptr<Source>> open_data(const Manifest& manifest, std::vector<std::byte>& header) const;
   Status read_data(const Manifest& manifest, const state::StateBuffers& buffers) const;
+  Status read_other(Manifest& manifest, const Adapter& adapter) const;
   Status publish(const std::string& name, std::string_view text, const Writer& writer) const;
   void remove(const Identity& identity) const;
   void remove_unfinished(const Listing& listing, const Writer& writer) const;

@@ -48,9 +48,9 @@ void AuditLog::add(AuditedStep step, WorkerId self, std::optional<std::uint64_t>
   if (remembered_.size() > kRemembered) remembered_.pop_front();
 }
 
-void AuditLog::add_state(Generation generation, const state::Progress& progress) {
+void AuditLog::add_state(Generation generation, const state::Progress& progress, std::uint64_t counted_anew) {
   const auto& sampler = progress.sampler;
-  protocol::WorkerAudit audit{.from_checkpoint = true};
+  protocol::WorkerAudit audit{.from_checkpoint = true, .counted_anew = counted_anew};
   const auto used = [&](std::uint64_t first, std::uint64_t last) {
     audit.steps.push_back({.generation = generation,
                            .step = progress.committed_step,
@@ -126,8 +126,9 @@ void Audits::state_received() {
   if (is_on()) received_ = Received{parts_.assignment.generation, parts_.run_progress.progress()};
 }
 
-void Audits::account_for_checkpoint() {
-  log_.add_state(parts_.assignment.generation, parts_.run_progress.progress());
+void Audits::account_for_checkpoint(bool is_counted_anew) {
+  log_.add_state(parts_.assignment.generation, parts_.run_progress.progress(),
+                 is_counted_anew ? parts_.run_progress.sample_count() : 0);
   report();
 }
 

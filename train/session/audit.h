@@ -40,7 +40,8 @@ class AuditLog {
   // `state_hash`: nullopt if this step is not hashed.
   void add(AuditedStep step, WorkerId self, std::optional<std::uint64_t> state_hash);
   // The positions of its epoch that the checkpoint, or the received state, with this progress covers.
-  void add_state(Generation generation, const state::Progress& progress);
+  // `counted_anew`: of its epochs, where they were counted in other units before; else 0.
+  void add_state(Generation generation, const state::Progress& progress, std::uint64_t counted_anew = 0);
   // The positions that `worker` used in the last committed steps, as far as this log remembers, reported on its behalf.
   void add_for(WorkerId worker, std::size_t max_steps = kRemembered);
   // Takes all pending records.
@@ -82,7 +83,7 @@ class Audits {
   // The state came from other workers. They report what led to it, unless all of them are lost.
   void state_received();
   // This worker has read the checkpoint from which the run continues.
-  void account_for_checkpoint();
+  void account_for_checkpoint(bool is_counted_anew);
   // An epoch of which the rest is dropped.
   void account_for(const state::Progress& dropped) { log_.add_state(parts_.assignment.generation, dropped); }
   // The shares of the assignment before a planned change.

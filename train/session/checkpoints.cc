@@ -45,14 +45,17 @@ void Checkpoints::resume() {
   const checkpoint::Store store(environment.checkpoint_directory, environment.checkpoint_client);
   if (!environment.resume) return start_unrelated(store);
   std::vector<std::string> skipped;
-  const auto loaded =
-      store.load_newest(parts_.buffers, parts_.run_progress.sample_count(), environment.lineage, skipped);
+  const checkpoint::Adapter others = adapter();
+  const auto loaded = store.load_newest(parts_.buffers, parts_.run_progress.sample_count(), environment.lineage,
+                                        skipped, parts_.on_other_layout ? &others : nullptr);
   for (const auto& text : skipped) reports.tell(protocol::kCheckpointSkipped, text);
   if (loaded) {
     parts_.run_progress.resume(loaded->manifest.progress);
     parts_.early.resume(loaded->manifest.early);
     parts_.attachments.resume(loaded->manifest.attachments);
     resumed_step_ = parts_.run_progress.committed_step();
+    const std::uint64_t count = loaded->manifest.sample_count;
+    is_counted_anew_ = count != 0 && count != parts_.run_progress.sample_count();
     if (*resumed_step_ < environment.saved_step) {
       reports.tell(protocol::kCheckpointSkipped, "that of step " + std::to_string(environment.saved_step) +
                                                      ", which this run wrote, is not in " + store.place());
@@ -69,6 +72,44 @@ void Checkpoints::resume() {
   }
   reports.tell(protocol::kCheckpointNone, loaded.error().message + "; this run starts at its first step");
   if (const auto listing = store.list()) begin_beyond(listing->newest_generation);
+}
+
+checkpoint::Adapter Checkpoints::adapter() const {
+  return {.is_other = [this](const auto& manifest) { return is_divided_otherwise(manifest); },
+          .take = [this](auto& manifest, auto header, auto data) { return take_other(manifest, header, data); }};
+}
+
+bool Checkpoints::is_divided_otherwise(const checkpoint::Manifest& manifest) const {
+  return std::ranges::any_of(parts_.early.values(), [&](const state::EarlyValue& own) {
+    return own.name.ends_with(parts_.division) && std::ranges::find(manifest.early, own) == manifest.early.end();
+  });
+}
+
+Status Checkpoints::take_other(checkpoint::Manifest& manifest, std::string_view header,
+                               std::span<const std::byte> data) const {
+  const std::string text = checkpoint::to_json(manifest);
+  auto& progress = manifest.progress;
+  OtherLayout other{.manifest = text,
+                    .header = header,
+                    .data = data,
+                    .samples_used = progress.samples_used,
+                    .epoch = progress.sampler.epoch,
+                    .cursor = progress.sampler.cursor};
+  for (const auto& buffer : parts_.buffers.buffers()) {
+    if (buffer.port != nullptr) return Error{ErrorCode::kInvalid, "its state is divided otherwise"};
+    other.state.push_back({buffer.name, {buffer.data, buffer.bytes}});
+  }
+  parts_.on_other_layout(other);
+  if (!other.refusal.empty()) return Error{ErrorCode::kInvalid, other.refusal};
+  progress.samples_used = other.samples_used;
+  progress.sampler = {.seed = progress.sampler.seed, .epoch = other.epoch, .cursor = other.cursor, .returned = {}};
+  for (const auto& [first, count] : other.returned) progress.sampler.returned.push_back({first, count});
+  if (!state::is_well_formed(progress.sampler)) return Error{ErrorCode::kInvalid, "the place in the data is none"};
+  manifest.early.clear();
+  for (auto& [name, bytes] : other.early) manifest.early.push_back({name, std::move(bytes)});
+  manifest.attachments.clear();
+  for (auto& [name, bytes] : other.attachments) manifest.attachments.push_back({name, std::move(bytes)});
+  return {};
 }
 
 void Checkpoints::start_unrelated(const checkpoint::Store& store) {

@@ -5,10 +5,16 @@
 // cannot be written is reported and training continues; one that cannot be read ends the session.
 #pragma once
 
+#include <cstddef>
+#include <functional>
 #include <memory>
 #include <optional>
+#include <span>
+#include <string>
+#include <string_view>
 #include <vector>
 
+#include "elastictrain/session.hpp"
 #include "train/checkpoint/checkpointer.h"
 #include "train/session/audit.h"
 #include "train/session/auxiliary_state.h"
@@ -26,6 +32,8 @@ class Checkpoints {
   struct Parts {
     const Environment& environment;
     const state::StateBuffers& buffers;
+    const std::function<void(OtherLayout&)>& on_other_layout;
+    const std::string& division;
     ControlPlane* plane;  // null without a launcher
     const Assignment& assignment;
     RunProgress& run_progress;
@@ -45,6 +53,8 @@ class Checkpoints {
   void resume();
   // This worker has read the checkpoint of the committed step, which therefore exists.
   bool is_resumed_here() const { return resumed_step_ == parts_.run_progress.committed_step(); }
+  // It counts samples in other units than this program.
+  bool is_counted_anew() const { return is_counted_anew_; }
   // An assignment is taken: its first step follows the committed one. `announce`: the first rank fences out workers
   // that were cut off.
   void enter(const std::vector<protocol::Fence>& lineage, bool announce);
@@ -66,6 +76,9 @@ class Checkpoints {
  private:
   void begin_beyond(Generation newest_generation);
   void start_unrelated(const checkpoint::Store& store);
+  checkpoint::Adapter adapter() const;
+  bool is_divided_otherwise(const checkpoint::Manifest& manifest) const;
+  Status take_other(checkpoint::Manifest& manifest, std::string_view header, std::span<const std::byte> data) const;
   checkpoint::Snapshot snapshot();
   void report_notes();
 
@@ -75,6 +88,7 @@ class Checkpoints {
   std::unique_ptr<checkpoint::Checkpointer> checkpointer_;  // null without a directory
   std::optional<Step> resumed_step_;                        // of the checkpoint that this worker started from
   Step unattached_ = 0;                                     // the last one whose checkpoint lacks attachments
+  bool is_counted_anew_ = false;
   std::optional<Step> begun_step_;                          // of the newest one begun here, or by the first rank
   bool earlier_exist_ = false;                              // when this worker started
 };

@@ -167,7 +167,9 @@ Status GenerationChange::replicate_from_first_rank() {
 // The worker that has read the checkpoint reports its content. The others report it if that worker is lost.
 void GenerationChange::account_for_checkpoint() {
   if (parts_.run_progress.committed_step() == 0 || !parts_.audits.is_on()) return;
-  if (parts_.checkpoints.is_resumed_here()) return parts_.audits.account_for_checkpoint();
+  if (parts_.checkpoints.is_resumed_here()) {
+    return parts_.audits.account_for_checkpoint(parts_.checkpoints.is_counted_anew());
+  }
   parts_.audits.state_received();
 }
 

@@ -47,6 +47,8 @@ struct Program {
   StepMemory memory;
   StepLog log;
   std::function<void(const Change&)> on_change;
+  std::function<void(OtherLayout&)> on_other_layout;
+  std::string division;  // the end of the names of early values that say how the state is divided
   std::function<void(const Batch&)> before_step;
   std::function<void(const StepReport&)> after_step;
   std::uint64_t variance_every = 0;  // steps; 0: never

@@ -80,6 +80,12 @@ void Session::on_change(std::function<void(const Change&)> callback) {
   impl_->program_.on_change = std::move(callback);
 }
 
+void Session::on_other_layout(std::string division, std::function<void(OtherLayout&)> callback) {
+  impl_->require_before_start("on_other_layout() after start(); call it before");
+  impl_->program_.division = std::move(division);
+  impl_->program_.on_other_layout = std::move(callback);
+}
+
 void Session::set_data(const DataOptions& options) {
   impl_->require_before_start("set_data() after start(); describe the data before start()");
   impl_->require(options.batch != 0, "set_data() with a batch of 0; a worker needs at least one sample per step");

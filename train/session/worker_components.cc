@@ -21,6 +21,8 @@ WorkerComponents::WorkerComponents(Program& program, Lifecycle& lifecycle, Contr
               .lifecycle = lifecycle}),
       checkpoints({.environment = program.environment,
                    .buffers = program.buffers,
+                   .on_other_layout = program.on_other_layout,
+                   .division = program.division,
                    .plane = plane,
                    .assignment = exchange.assignment(),
                    .run_progress = run_progress,

@@ -88,9 +88,12 @@ std::vector<std::string> Ledger::record(WorkerId sender, const protocol::WorkerA
   const WorkerId worker = by_itself ? sender : audit.of;
   if (!by_itself) spoken_for_.insert(worker);
   const bool doubtful = spoken_for_.contains(worker);
+  if (audit.counted_anew != 0 && !audit.steps.empty()) {
+    count_in_other_units(audit.steps.front().generation, audit.counted_anew);
+  }
   for (const protocol::AuditStep& step : audit.steps) {
     used_ = true;
-    if (is_void(step.generation, step.step)) continue;
+    if (is_void(step.generation, step.step) || step.generation < units_from_) continue;
     steps_ = std::max(steps_, step.step);
     newest_ = std::max(newest_, step.generation);
     if (audit.from_checkpoint) {
@@ -101,6 +104,32 @@ std::vector<std::string> Ledger::record(WorkerId sender, const protocol::WorkerA
     if (by_itself) record_hash(worker, step, violations);
   }
   return violations;
+}
+
+// The account of the units before is closed: the checkpoint says what of them counts.
+void Ledger::count_in_other_units(Generation from, std::uint64_t sample_count) {
+  if (from <= units_from_) return;
+  const std::uint64_t newest = epochs_.empty() ? 0 : epochs_.rbegin()->first;
+  for (const auto& [number, epoch] : epochs_) {
+    repeated_before_ += epoch.repeated;
+    // The workers have told the new count by now.
+    if (number != newest) missing_before_ += epoch.positions.end() - epoch.positions.size();
+  }
+  units_from_ = from;
+  sample_count_ = sample_count;
+  covers_.clear();
+  claims_.clear();
+  waiting_covers_.clear();
+  epochs_.clear();
+  progressions_ = 0;
+  for (auto& [worker, list] : used_by_) {
+    std::erase_if(list, [&](const Progression& progression) { return progression.generation < from; });
+    progressions_ += list.size();
+    for (const Progression& progression : list) {
+      epochs_[progression.epoch].end_step = progression.first_step + progression.steps - 1;
+    }
+  }
+  for (auto& [number, epoch] : epochs_) count_anew(number, epoch);
 }
 
 void Ledger::set_sample_count(std::uint64_t count) {
@@ -342,6 +371,8 @@ Ledger::Summary Ledger::summary() const {
     summary.repeated += epoch.repeated;
     (epoch.end_step < told_by_all_ ? summary.missing : summary.unaccounted) += missing_in(number, epoch);
   }
+  summary.repeated += repeated_before_;
+  summary.missing += missing_before_;
   if (epochs_.empty()) return summary;
   const std::uint64_t end = epochs_.rbegin()->second.positions.end();
   summary.open = sample_count_ > end ? sample_count_ - end : 0;

@@ -114,6 +114,7 @@ class Ledger {
 
   bool is_void(Generation generation, Step step) const;
   bool is_last_before_fence(const protocol::AuditStep& step) const;
+  void count_in_other_units(Generation from, std::uint64_t sample_count);
   std::vector<std::string> claim(const protocol::AuditStep& step);
   void cover(const protocol::AuditStep& step);
   void fill(const protocol::AuditStep& piece);
@@ -129,6 +130,9 @@ class Ledger {
   Step told_by(WorkerId worker) const;
 
   std::uint64_t sample_count_ = 0;
+  Generation units_from_ = 0;  // what generations before used is in other units
+  std::uint64_t repeated_before_ = 0;
+  std::uint64_t missing_before_ = 0;
   std::deque<protocol::AuditStep> claims_;           // what checkpoints hold, the newest kMaxClaims
   std::vector<protocol::AuditStep> covers_;          // of that, what no worker has reported
   std::vector<protocol::AuditStep> waiting_covers_;  // arrived before the sample count was known

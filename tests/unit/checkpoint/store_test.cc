@@ -176,6 +176,40 @@ TEST_CASE("state of another program is refused before a byte of it is taken") {
   CHECK(skipped.at(0).find("other state") != std::string::npos);
 }
 
+TEST_CASE("a program may make its state of one of another layout, whose checksum is right") {
+  Directory directory;
+  const Store store = store_at(directory.path());
+  REQUIRE(save(store, {1, 40}).ok());
+  float own = 7;
+  state::StateBuffers buffers;
+  buffers.add("weights", &own, sizeof own);
+  std::size_t bytes = 0;
+  Status answer;
+  const Adapter adapter{.is_other = [](const Manifest&) { return false; },
+                        .take = [&](Manifest& manifest, std::string_view header, std::span<const std::byte> data) {
+                          CHECK(header.find("weights") != std::string_view::npos);
+                          manifest.progress.sampler.epoch = 9;
+                          bytes = data.size();
+                          return answer;
+                        }};
+  std::vector<std::string> skipped;
+  const auto loaded = store.load_newest(buffers, 17, {}, skipped, &adapter);
+  REQUIRE(loaded.ok());
+  CHECK(loaded->manifest.progress.sampler.epoch == 9);
+  CHECK(bytes == State().buffers.total_bytes());
+
+  answer = Error{ErrorCode::kInvalid, "another model"};
+  CHECK_FALSE(store.load_newest(buffers, 17, {}, skipped, &adapter).ok());
+  CHECK(skipped.at(0).find("another model") != std::string::npos);
+
+  auto text = directory.read(data_name({1, 40}));
+  text.back() ^= 1;
+  directory.write(data_name({1, 40}), text);
+  bytes = 0;
+  CHECK_FALSE(store.load_newest(buffers, 17, {}, skipped, &adapter).ok());
+  CHECK(bytes == 0);
+}
+
 TEST_CASE("a checkpoint that counts over another data set is not taken") {
   Directory directory;
   const Store store = store_at(directory.path());

@@ -419,6 +419,34 @@ TEST_CASE("samples in a checkpoint are covered, whichever worker used them; thos
   CHECK(ledger.summary().samples == 80);
 }
 
+TEST_CASE("from a checkpoint on samples may be counted in other units") {
+  Ledger ledger;
+  ledger.set_sample_count(40);
+  ledger.record(WorkerId{1}, {{used_in(1, 1, 0, 0, 40), used_in(1, 2, 1, 0, 20)}, 1});
+  ledger.set_sample_count(20);
+  protocol::WorkerAudit held{{used_in(3, 2, 1, 0, 10)}, 1};
+  held.from_checkpoint = true;
+  held.counted_anew = 20;
+  CHECK(ledger.record(WorkerId{2}, held).empty());
+  CHECK(ledger.record(WorkerId{3}, {{used_in(3, 3, 1, 15, 5)}, 1}).empty());
+  CHECK(ledger.record(WorkerId{2}, {{used_in(3, 3, 1, 10, 5)}, 2}).empty());
+  CHECK(ledger.record(WorkerId{1}, {{used_in(1, 2, 1, 20, 10)}, 2}).empty());
+  CHECK(ledger.summary().samples == 40);
+  CHECK(ledger.summary().missing == 0);
+  CHECK(ledger.summary().repeated == 0);
+  CHECK(ledger.record(WorkerId{2}, {{used_in(3, 4, 1, 10, 5)}, 3}).size() == 1);
+}
+
+TEST_CASE("a gap in what was counted in other units stays one") {
+  Ledger ledger;
+  ledger.record(WorkerId{1}, {{used_in(1, 1, 0, 10, 30), used_in(1, 2, 1, 0, 20)}, 1});
+  protocol::WorkerAudit held{{used_in(3, 2, 1, 0, 10)}, 1};
+  held.from_checkpoint = true;
+  held.counted_anew = 20;
+  ledger.record(WorkerId{2}, held);
+  CHECK(ledger.summary().missing == 10);
+}
+
 TEST_CASE("an account that comes after the checkpoint that holds it repeats nothing") {
   Ledger ledger;
   ledger.set_sample_count(100);

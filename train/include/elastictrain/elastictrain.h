@@ -123,6 +123,37 @@ typedef struct et_change {
   const char* reason; /* valid during the call */
 } et_change;
 typedef void (*et_change_callback)(const et_change* change, void* user_data);
+
+typedef struct et_named {
+  const char* name;
+  void* data;
+  size_t bytes;
+} et_named;
+/* A checkpoint of another layout than the program's state has; its checksum is right. The callback fills the state and
+ * sets what the run goes on with, or says why it cannot be: then the checkpoint is skipped. What it points to must stay
+ * valid until et_start() returns. */
+typedef struct et_other_layout {
+  size_t size;
+  const char* manifest; /* JSON */
+  size_t manifest_bytes;
+  const char* header; /* of the safetensors file, from its first byte */
+  size_t header_bytes;
+  const void* data; /* of all its tensors */
+  size_t data_bytes;
+  const et_named* state; /* of this program */
+  size_t state_count;
+  const char* refusal; /* NULL: none */
+  uint64_t samples_used;
+  uint64_t epoch;
+  uint64_t cursor;
+  const uint64_t* returned; /* first and count of each interval */
+  size_t returned_count;
+  const et_named* early;
+  size_t early_count;
+  const et_named* attachments;
+  size_t attachment_count;
+} et_other_layout;
+typedef void (*et_other_layout_callback)(et_other_layout* other, void* user_data);
 typedef void (*et_before_step)(const et_batch* batch, void* user_data);
 typedef void (*et_after_step)(const et_step_report* report, void* user_data);
 
@@ -209,6 +240,11 @@ ET_API et_status et_share_early(et_session* session, const char* name, const voi
 ET_API et_status et_early(const et_session* session, const char* name, void* data, size_t* bytes);
 ET_API et_status et_set_data(et_session* session, const et_data_options* options);
 ET_API et_status et_on_change(et_session* session, et_change_callback callback, void* user_data);
+/* For state that is divided among several processes: called in et_start(), on the first rank, where the run is to go on
+ * from a checkpoint of another layout. Without it such a checkpoint is skipped. `division`: the end of the names of early
+ * values that say how state is divided; where those of the checkpoint are others, its layout is another one, too. */
+ET_API et_status et_on_other_layout(et_session* session, const char* division, et_other_layout_callback callback,
+                                    void* user_data);
 /* A policy of the program's own, in every worker: `before` is called in et_next_batch() with the batch, `after` in
  * et_commit_step() with its report, on all workers that made the step, before any of them takes another assignment.
  * Both may call collectives; one that returns ET_ERROR_INTERRUPTED in `after` ends nothing: return, and train on.

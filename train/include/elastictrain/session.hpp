@@ -69,6 +69,7 @@
 #include <stdexcept>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #if defined(__GNUC__)
@@ -194,6 +195,27 @@ struct TreeEdge {  // between ranks
 
 // What changed at the last boundary. Passed to the callback on the training thread, inside commit_step() or start(). A
 // recovery in the middle of a step is reported at the end of the step.
+// A checkpoint of another layout than the program's state has; its checksum is right. The callback fills the state and
+// changes the values that the run goes on with, or says why it cannot be: then the checkpoint is skipped.
+struct OtherLayout {
+  struct Named {
+    std::string name;
+    std::span<std::byte> bytes;
+  };
+  std::string_view manifest;        // JSON
+  std::string_view header;          // of the safetensors file, from its first byte
+  std::span<const std::byte> data;  // of all its tensors
+  std::vector<Named> state = {};    // of this program
+
+  std::string refusal = {};
+  std::uint64_t samples_used = 0;
+  std::uint64_t epoch = 0;
+  std::uint64_t cursor = 0;
+  std::vector<std::pair<std::uint64_t, std::uint64_t>> returned = {};  // (first, count)
+  std::vector<std::pair<std::string, std::vector<std::byte>>> early = {};
+  std::vector<std::pair<std::string, std::vector<std::byte>>> attachments = {};
+};
+
 struct Change {
   std::uint64_t generation = 0;
   std::uint32_t rank = 0;
@@ -273,6 +295,11 @@ class ELASTICTRAIN_CPP_API Session {
   // commit_step() returns. Either may be empty.
   void step_hooks(std::function<void(const Batch&)> before, std::function<void(const StepReport&)> after);
   void on_change(std::function<void(const Change&)> callback);
+  // For a program whose state is divided among several processes: called in start(), on the first rank, where the run
+  // is to go on from a checkpoint of another layout. Without it such a checkpoint is skipped. `division`: the end of
+  // the names of early values that say how the state is divided; where those of the checkpoint are others than the
+  // program's own, its layout is another one, too.
+  void on_other_layout(std::string division, std::function<void(OtherLayout&)> callback);
 
   // This worker trains on a CUDA device: the one with this ordinal among those that the process sees, or -1 for that of
   // its slot on the host. Workers share a device if a host has more slots than devices; the call may then set
