@@ -23,12 +23,14 @@ else:
     here = elastictrain.torch.replica(SIZE)
 
 import torch  # noqa: E402
+import torch_replica_start  # noqa: E402
 from torch import nn  # noqa: E402
 from torch.distributed.device_mesh import init_device_mesh  # noqa: E402
 from torch.distributed.fsdp import fully_shard  # noqa: E402
 
 torch.manual_seed(1)
-model = nn.Sequential(nn.Linear(20, 33), nn.Tanh(), nn.Linear(33, 31), nn.LayerNorm(31), nn.Tanh(), nn.Linear(31, 1))
+WIDTH = 34 if FAULT == "wider" else 33
+model = nn.Sequential(nn.Linear(20, WIDTH), nn.Tanh(), nn.Linear(WIDTH, 31), nn.LayerNorm(31), nn.Tanh(), nn.Linear(31, 1))
 if FAULT == "session":
     import elastictrain
     elastictrain.Session()
@@ -47,17 +49,22 @@ elif FAULT != "whole":
     fully_shard(model, mesh=mesh)
 optimizer = torch.optim.AdamW(model.parameters(), lr=0.01)
 generator = torch.Generator().manual_seed(3)
-samples = torch.randn(301, 20, generator=generator)
-targets = torch.randn(301, 1, generator=generator)
+COUNT = 302 if FAULT == "more data" else 301
+samples = torch.randn(COUNT, 20, generator=generator)
+targets = torch.randn(COUNT, 1, generator=generator)
 dataset = torch.utils.data.TensorDataset(samples, targets)
 options = {"accumulation": 2} if FAULT == "accumulation" else {}
 if FAULT == "seeds":
     options["seed"] = here.index
 run = elastictrain.torch.elastic(model, optimizer, dataset, batch=4, epochs=int(os.environ.get("ET_EPOCHS", "3")), leave="return",
                                  **options)
+at_start = os.environ.get("ET_AT_START")
 for epoch in run.epochs():
     seen = torch.zeros(1)
     for x, y in run:
+        if at_start:  # before anything is trained
+            torch_replica_start.save(run, model, optimizer, at_start)
+            at_start = None
         seen += len(x)
         optimizer.zero_grad()
         loss = (model(x) - y).square().mean()

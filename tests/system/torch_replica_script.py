@@ -2,6 +2,7 @@
 ET_DATA: data of its own, in several forms; what each process has trained on is in the files seen-PID, in which elastictrain has no part.
 """
 
+import functools
 import os
 import pathlib
 import sys
@@ -21,6 +22,7 @@ FAULT = os.environ.get("ET_FAULT", "")
 FOLDER = os.environ.get("ET_FOLDER", ".")
 OWN_DATA = os.environ.get("ET_DATA", "")
 EPOCHS = int(os.environ.get("ET_EPOCHS", "3"))
+SHARDS = int(os.environ.get("ET_SHARDS", "3" if FAULT == "mesh" else "2"))
 PAUSE_S = float(os.environ.get("ET_PAUSE_S", "0"))
 
 
@@ -32,13 +34,17 @@ def make_model():
     if FAULT == "fsdp1":
         from torch.distributed.fsdp import FullyShardedDataParallel
         return FullyShardedDataParallel(model)
-    mesh = init_device_mesh("cpu", (2, 3 if FAULT == "mesh" else 2), mesh_dim_names=("replicate", "shard"))
+    mesh = init_device_mesh("cpu", (2, SHARDS), mesh_dim_names=("replicate", "shard"))
     for layer in model:
         if isinstance(layer, nn.Linear):
             fully_shard(layer, mesh=mesh)
     if FAULT != "no root":
         fully_shard(model, mesh=mesh)
     return model
+
+
+def whole_of(tensor):
+    return getattr(tensor, "full_tensor", tensor.clone)()
 
 
 def passed_on(batches):
@@ -115,7 +121,8 @@ def main():
         optimizer.zero_grad()
         loss = (model(x) - y).square().mean()
         loss.backward()
-        norms = norms + nn.utils.clip_grad_norm_(model.parameters(), 0.5)
+        clip = functools.partial(nn.utils.clip_grad_norm_, model.parameters(), 0.5)
+        norms = norms + (whole_of(clip()) if FAULT == "whole norms" else clip())
         for group in optimizer.param_groups:
             group["lr"] = 0.01 / (1 + epoch // 3)  # by what a newcomer does not know before this step's update
         optimizer.step()
@@ -146,7 +153,7 @@ def main():
         with pathlib.Path(FOLDER, f"appended-{rank}.txt").open("a") as appended:
             appended.write(f"epoch {epoch}\n")
         if rank == 0:
-            print(f"epoch {epoch}: error {error:.6f}, norms {float(norms.full_tensor()):.6f}", flush=True)
+            print(f"epoch {epoch}: error {error:.6f}, norms {float(whole_of(norms)):.6f}", flush=True)
             print(f"epoch {epoch}: loss {shown.item() / dist.get_world_size():.6f}", flush=True)
             torch.save(whole, os.path.join(FOLDER, "whole.pt"))
     dist.destroy_process_group()

@@ -13,6 +13,7 @@ here = elastictrain.torch.replica(DATA * TENSOR)
 import torch  # noqa: E402
 import torch.distributed.fsdp  # noqa: E402
 import torch.distributed.tensor  # noqa: E402
+import torch_replica_start  # noqa: E402
 from tensor_parallel_model import Model, clip, divide, samples, targets  # noqa: E402
 from torch.distributed.device_mesh import init_device_mesh  # noqa: E402
 
@@ -45,9 +46,13 @@ class Samples(torch.utils.data.Dataset):
 
 
 run = elastictrain.torch.elastic(model, optimizer, Samples(), batch=4, epochs=int(os.environ.get("ET_EPOCHS", "3")), leave="return")
+at_start = os.environ.get("ET_AT_START")
 for epoch in run.epochs():
     seen = torch.zeros(1)
     for x, y in run:
+        if at_start:  # before anything is trained
+            torch_replica_start.save(run, model, optimizer, at_start)
+            at_start = None
         seen += len(x)
         optimizer.zero_grad()
         loss = (model(x) - y).square().mean()

@@ -49,6 +49,19 @@ class Monitors(_Sized):
         (name, c_uint64) for name in ("bytes_sent", "bytes_received", "bytes_shared")]
 
 
+class Named(ctypes.Structure):
+    _fields_ = [("name", c_char_p), ("data", c_void_p), ("bytes", c_size_t)]
+
+
+class OtherLayout(_Sized):
+    _fields_ = [("size", c_size_t), ("manifest", c_void_p), ("manifest_bytes", c_size_t), ("header", c_void_p),
+                ("header_bytes", c_size_t), ("data", c_void_p), ("data_bytes", c_size_t), ("state", POINTER(Named)),
+                ("state_count", c_size_t), ("refusal", c_char_p), ("samples_used", c_uint64), ("epoch", c_uint64),
+                ("cursor", c_uint64), ("returned", POINTER(c_uint64)), ("returned_count", c_size_t), ("early", POINTER(Named)),
+                ("early_count", c_size_t), ("attachments", POINTER(Named)), ("attachment_count", c_size_t)]
+
+
+OtherLayoutCallback = ctypes.CFUNCTYPE(None, POINTER(OtherLayout), c_void_p)
 ChangeCallback = ctypes.CFUNCTYPE(None, POINTER(Change), c_void_p)
 BeforeStep = ctypes.CFUNCTYPE(None, POINTER(Batch), c_void_p)
 AfterStep = ctypes.CFUNCTYPE(None, POINTER(StepReport), c_void_p)
@@ -63,6 +76,7 @@ CALLS: Dict[str, Tuple[Any, ...]] = {
     "reserve_gradient_copies": (c_size_t, c_void_p, POINTER(c_int)),
     "set_data": (c_void_p,),
     "on_change": (ChangeCallback, c_void_p),
+    "on_other_layout": (c_char_p, OtherLayoutCallback, c_void_p),
     "await_start": (POINTER(c_uint64),),
     "start": (POINTER(c_int),),
     "next_batch": (POINTER(Batch), POINTER(c_int)),

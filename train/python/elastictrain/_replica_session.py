@@ -17,9 +17,10 @@ from typing import Any, Callable, Deque, Dict, FrozenSet, Iterator, List, NamedT
 from . import _helpers
 from ._replica import Replica
 from .errors import ElasticError, Interrupted, SessionError
-from .session import _ITEM_BYTES, _SAFETENSORS, TYPES, Batch, Change, Session, StepReport
+from .session import _ITEM_BYTES, _SAFETENSORS, TYPES, Batch, Change, GoesOn, OtherLayout, Session, StepReport
 
 SHARED_MEMORY = "/dev/shm"
+DIVISION = "/parts"  # the end of the names of early values that say how a replica's processes divide its state and data
 _ERRORS = {"SessionError": SessionError, "Interrupted": Interrupted}
 
 
@@ -57,6 +58,8 @@ class Leader(Session):
         self._gradients: List[List[Any]] = [[] for _ in range(replica.size)]  # of the open step, by index; not summed yet
         self._row = 0
         super().__init__()
+        self._divisions: List[Dict[str, bytes]] = [{} for _ in range(replica.size)]  # early values of each process
+        self.on_other_layout(DIVISION, self._take_other)
         self._gather("enter")
         self._answer()
 
@@ -159,10 +162,14 @@ class Leader(Session):
                  len(piece.shape), *options)
 
     def share_early(self, name: str, value: bytes) -> None:
-        super().share_early(_named(0, name), value)
+        self._share_early(0, name, value)
         for number, (other, theirs) in enumerate(self._gather("share_early")):
             _refuse_other(number, name, other)
-            super().share_early(_named(number + 1, other), theirs)
+            self._share_early(number + 1, other, theirs)
+
+    def _share_early(self, index: int, name: str, value: bytes) -> None:
+        super().share_early(_named(index, name), value)
+        self._divisions[index][name] = value
 
     def early(self, name: str, room: int = 1 << 16) -> bytes:
         own = super().early(_named(0, name), room)
@@ -196,16 +203,12 @@ class Leader(Session):
 
     def start(self) -> bool:
         self._gather("start")
-        return bool(self._for_all(self._start))
+        return bool(self._for_all(super().start))
 
-    def _start(self) -> bool:
-        try:
-            return super().start()
-        except SessionError as error:
-            if "checkpoint" not in str(error):
-                raise
-            raise SessionError(f"{error}. The replicas of this program have {self._replica.size} processes; checkpoints of replicas are "
-                               "resumed with as many processes as they were written with") from None
+    def _take_other(self, other: OtherLayout) -> GoesOn:
+        """Of a checkpoint of replicas of another size, or of another mesh."""
+        from .torch._other_size import take
+        return take(other, self._divisions)
 
     # --- Steps
 

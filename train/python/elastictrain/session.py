@@ -9,6 +9,7 @@ import atexit
 import contextlib
 import ctypes
 import functools
+import json
 import os
 import sys
 import threading
@@ -72,6 +73,26 @@ class StepReport:
     samples: int
     gradient_norm: float
     slowest_compute_us: float
+
+
+@dataclass(frozen=True)
+class OtherLayout:
+    """A checkpoint whose state is divided otherwise than this program's. Its memory is valid in the callback only."""
+    manifest: Dict[str, Any]
+    header: bytes  # of the safetensors file, from its first byte
+    data: Any  # a ctypes array: the bytes of all its tensors
+    state: Dict[str, Any]  # ctypes arrays: the memory of this program, to be filled
+
+
+@dataclass(frozen=True)
+class GoesOn:
+    """What a run goes on with, in place of what the manifest says."""
+    samples_used: int
+    epoch: int
+    cursor: int
+    returned: List[Tuple[int, int]]  # (first, count)
+    early: Dict[str, bytes]
+    attachments: Dict[str, bytes]
 
 
 class Session:
@@ -191,6 +212,43 @@ class Session:
 
         self._callback = c.ChangeCallback(called)
         self._do("on_change", self._callback, None)
+
+    def on_other_layout(self, division: str, take: Callable[[OtherLayout], GoesOn]) -> None:
+        """Calls back inside start(), on the first rank, where the run is to go on from a checkpoint whose state is divided
+        otherwise: `take` fills the program's. An ElasticError that it raises is why that cannot be, and the checkpoint is
+        skipped. `division`: the end of the names of early values that say how state is divided."""
+        def called(pointer: Any, _: Any) -> None:
+            self._call_back(lambda: self._answer_other(pointer.contents, take))
+
+        callback = c.OtherLayoutCallback(called)
+        self._kept.append(callback)
+        self._do("on_other_layout", division.encode(), callback, None)
+
+    def _answer_other(self, other: Any, take: Callable[[OtherLayout], GoesOn]) -> None:
+        own = {part.name.decode(): (ctypes.c_ubyte * part.bytes).from_address(part.data or 0)
+               for part in other.state[:other.state_count] if part.bytes}
+        manifest = json.loads(ctypes.string_at(other.manifest, other.manifest_bytes))
+        data = (ctypes.c_ubyte * other.data_bytes).from_address(other.data or 0)
+        try:
+            found = take(OtherLayout(manifest, ctypes.string_at(other.header, other.header_bytes), data, own))
+        except ElasticError as error:
+            other.refusal = self._keep(str(error).encode())
+            return
+        other.refusal = None
+        other.samples_used, other.epoch, other.cursor = found.samples_used, found.epoch, found.cursor
+        numbers = [number for interval in found.returned for number in interval]
+        other.returned, other.returned_count = self._keep((ctypes.c_uint64 * len(numbers))(*numbers)), len(found.returned)
+        other.early, other.early_count = self._named(found.early), len(found.early)
+        other.attachments, other.attachment_count = self._named(found.attachments), len(found.attachments)
+
+    def _named(self, values: Dict[str, bytes]) -> Any:
+        parts = [c.Named(self._keep(name.encode()), ctypes.cast(ctypes.c_char_p(self._keep(value)), ctypes.c_void_p), len(value))
+                 for name, value in values.items()]
+        return self._keep((c.Named * len(parts))(*parts))
+
+    def _keep(self, value: Any) -> Any:
+        self._kept.append(value)
+        return value
 
     def _call_back(self, callback: Callable[[], None]) -> None:
         self._calls_back += 1

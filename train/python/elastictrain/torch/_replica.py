@@ -102,6 +102,11 @@ class Units:
     def __len__(self) -> int:
         return self._size // self._unit
 
+    @property
+    def words(self) -> str:
+        """What the order is drawn by."""
+        return f"shuffled with seed {self._seed}" if self._shuffle else "in order"
+
     def enter(self, epoch: int) -> None:
         if epoch != self._epoch and self._shuffle:
             generator = torch.Generator().manual_seed(self._seed + epoch)

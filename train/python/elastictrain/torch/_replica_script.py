@@ -31,8 +31,8 @@ from ..session import RUNNING
 def begin() -> None:
     """Makes this worker a replica of as many processes as the run asks for; before the script runs."""
     global _store
-    size = _replica.size_of_run() or 1
-    if size > 1:
+    size = _replica.size_of_run()
+    if size is not None:
         _, _store = _replica.begin(size)
         script.opened = Turns(script)
 

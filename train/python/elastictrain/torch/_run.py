@@ -17,6 +17,7 @@ from ._loader import Loader, NoLoader
 from ._local_state import LocalState
 from ._observers import Observers
 from ._options import Plan
+from ._other_size import UNITS, encode_units
 from ._replica import Units, refuse_divided
 from ._state import SharedState
 from .. import _cuda_libraries, _replica, session as _session
@@ -94,6 +95,7 @@ class ElasticRun:
             size = len(dataset if plan.order is None else plan.order)
             plan.order = Units(size, plan.data.shuffle, plan.data.seed, self.layout.data_size, self.layout.data_index, plan.order)
             plan.data.shuffle = False
+            self.session.share_early(UNITS, encode_units(size, self.layout.data_size, plan.order.words))
         self._loader: Any = NoLoader() if dataset is None else Loader(dataset, plan.data.loader, self._look_ahead)
         self._order = plan.order
         self._size = 0 if dataset is None else len(dataset if plan.order is None else plan.order)

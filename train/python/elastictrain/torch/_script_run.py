@@ -196,7 +196,8 @@ class ScriptRun(ElasticRun):
             if self.takeover is not None and self.takeover.is_rehearsing:
                 self.tail.go_back_to(values)
                 self._keep_held()
-                self._used_before, self.samples_in_epoch = values["samples"]
+                anew = self.takeover.anew
+                self._used_before, self.samples_in_epoch = values["samples"] if anew is None else anew[1:]
             else:
                 for (_, replace), held in zip(groups, values.get("groups", [])):
                     replace(held)

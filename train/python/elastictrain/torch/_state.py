@@ -175,6 +175,13 @@ class Packed:
         self.capacity = capacity
         self.bytes = torch.zeros(HEADER_BYTES + capacity, dtype=torch.uint8)
 
+    @classmethod
+    def around(cls, memory: torch.Tensor) -> "Packed":
+        """That of memory which is there."""
+        made = cls.__new__(cls)
+        made.capacity, made.bytes = len(memory) - HEADER_BYTES, memory
+        return made
+
     def write(self, text: bytes) -> None:
         packed = _header(text) + text
         self.bytes[:len(packed)] = torch.frombuffer(bytearray(packed), dtype=torch.uint8)

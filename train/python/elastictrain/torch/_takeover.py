@@ -8,6 +8,7 @@ resumes does the same with the record of its checkpoint, whose update is part of
 """
 
 import contextlib
+import pickle
 import sys
 import time
 from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
@@ -15,9 +16,11 @@ from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
 import torch
 
 from ._group_board import has_first_rank, is_starter, is_successor, life_of
+from ._other_size import ANEW, Anew
 from ._positions import Streams
 from .progress import Progress, RecordError
 from .progress._values import fingerprint_of
+from .. import _replica
 from .._replica_session import decided
 from ..errors import ElasticError
 from ..session import Session
@@ -57,6 +60,7 @@ class Takeover:
         self._end_is_open = False  # of the step with which this run resumes
         self._gradients: List[Optional[torch.Tensor]] = []  # while the update of a rehearsal is left out
         self._resumed: Optional[bytes] = None  # the record of a checkpoint
+        self.anew: Optional[Anew] = None  # where replicas of another size wrote it
         self._takes = False  # at the next update
         self._met: Optional[int] = None  # the step of the last change
         self._strayed: Optional[Dict[str, str]] = None  # a new worker's values that were another than the others' in each look
@@ -88,6 +92,8 @@ class Takeover:
                                    "version of elastictrain), so the script cannot go on from it. Start a new run, and load the "
                                    "model from the checkpoint's safetensors file")
             self._end_is_open = self._session.attachment(OPEN_END) is not None
+            others = self._session.attachment(ANEW)
+            self.anew = Anew(*pickle.loads(others)) if others is not None else None
             self.is_rehearsing = True
 
     @property
@@ -104,7 +110,7 @@ class Takeover:
         if not self.has_rehearsed:
             self._note_first()
             if self._resumed is not None:
-                self._apply(self._resumed, [], is_own=int(self._session.rank) == 0)
+                self._apply_resumed(self._resumed)
                 if self.streams is not None:
                     self.streams.resume(int(self._session.committed_step))
             else:
@@ -113,6 +119,14 @@ class Takeover:
         for parameter in self._parameters:
             parameter.grad = None
         self.has_rehearsed = True
+
+    def _apply_resumed(self, record: bytes) -> None:
+        if self.anew is None:
+            return self._apply(record, [], is_own=int(self._session.rank) == 0)
+        self._apply(record, self.anew.tables)
+        here = _replica.current()
+        if int(self._session.rank) == 0 and here is not None and here.is_first:
+            self._take_role_of(record, self.anew.tables)
 
     def end_update(self) -> None:
         """Behind an update that was left out: a script may look at its gradients."""
@@ -227,8 +241,12 @@ class Takeover:
     def _take_role(self, tables: List[bytes]) -> None:
         """From what the worker in whose place this one comes has left."""
         value = self._session.board_get(self._role_key(True))
+        if value is not None and value[:1] == _RECORD:
+            self._take_role_of(value[1:], tables)
+
+    def _take_role_of(self, record: bytes, tables: List[bytes]) -> None:
         try:
-            taken = self._progress.apply_role(value[1:], tables) if value is not None and value[:1] == _RECORD else []
+            taken = self._progress.apply_role(record, tables)
             said = f"took over {', '.join(taken)}" if taken else ""
         except RecordError as error:
             said = f"begins anew with what only that one had: {error}"

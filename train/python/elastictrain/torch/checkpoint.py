@@ -87,7 +87,7 @@ class File:
             text = file.read(size) if size < 1 << 30 else b""
             length = os.fstat(file.fileno()).st_size
         try:
-            self._stored = {name: _stored(about, 8 + size) for name, about in json.loads(text).items() if name != "__metadata__"}
+            self._stored = stored_in(text, 8 + size)
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise ElasticError(f"{path} is no safetensors file ({error})") from None
         if any(one.offset + one.bytes > length for one in self._stored.values()):
@@ -99,6 +99,9 @@ class File:
         own = [name for name in self._stored if not _is_part(name)]
         first = [_short(name) for name in self._stored if name.startswith("shard0/")]
         return list(dict.fromkeys([*own, *first, *self._divided]))
+
+    def is_divided(self, name: str) -> bool:
+        return name in self._divided
 
     def shape_of(self, name: str) -> List[int]:
         return self._divided[name][0].whole if name in self._divided else self._parts(name)[0][1].shape
@@ -147,18 +150,31 @@ class File:
         if not any(map(_is_part, self._stored)):
             return {}
         manifest = f"{os.path.splitext(self.path)[0]}.json"
-        found: Dict[str, Dict[int, Part]] = {}
         try:
             with open(manifest) as file:
-                early = dict(json.load(file)["early"])
-            texts = [early[f"shard{holder}/{PARTS}"] for holder in range(len(early)) if f"shard{holder}/{PARTS}" in early]
-            for holder, text in enumerate(texts):
-                for name, part in json.loads(zlib.decompress(bytes.fromhex(text))).items():
-                    found.setdefault(name, {})[holder] = Part(*part)
+                return parts_in({name: bytes.fromhex(value) for name, value in json.load(file)["early"]})
         except (OSError, ValueError, KeyError, TypeError, zlib.error) as error:
             raise ElasticError(f"{self.path} has parts of several processes, and {manifest}, which says how they belong together, "
                                f"cannot be read ({type(error).__name__}: {error})") from None
-        return found
+
+
+def stored_in(header: bytes, begin: int) -> Dict[str, Stored]:
+    """The tensors of a safetensors file, by the JSON of its header. `begin`: of their bytes."""
+    return {name: _stored(about, begin) for name, about in json.loads(header).items() if name != "__metadata__"}
+
+
+def parts_in(early: Dict[str, bytes]) -> Dict[str, Dict[int, Part]]:
+    """Of the tensors that several processes hold together: by the process, from 0 on. `early`: values of the manifest."""
+    found: Dict[str, Dict[int, Part]] = {}
+    texts = [early[f"shard{holder}/{PARTS}"] for holder in range(len(early)) if f"shard{holder}/{PARTS}" in early]
+    for holder, text in enumerate(texts):
+        for name, part in decode_parts(text).items():
+            found.setdefault(name, {})[holder] = part
+    return found
+
+
+def decode_parts(text: bytes) -> Dict[str, Part]:
+    return {name: Part(*part) for name, part in json.loads(zlib.decompress(text)).items()}
 
 
 def load(path: str) -> Dict[str, torch.Tensor]:
