@@ -79,10 +79,10 @@ std::string audit_path_of(const std::string& journal_path) {
 }
 
 std::string audit_line(WorkerId worker, const protocol::WorkerAudit& audit) {
-  std::string line = "{\"worker\":" + std::to_string(worker.value) + ",\"batch\":" + std::to_string(audit.batch) +
-                     ",\"of\":" + std::to_string(audit.of.value) +
-                     (audit.from_checkpoint ? ",\"from_checkpoint\":true" : "") +
-                     (audit.counted_anew != 0 ? ",\"counted_anew\":" + std::to_string(audit.counted_anew) : "") + ",\"steps\":[";
+  std::string line =
+      "{\"worker\":" + std::to_string(worker.value) + ",\"batch\":" + std::to_string(audit.batch) +
+      ",\"of\":" + std::to_string(audit.of.value) + (audit.from_checkpoint ? ",\"from_checkpoint\":true" : "") +
+      (audit.counted_anew != 0 ? ",\"counted_anew\":" + std::to_string(audit.counted_anew) : "") + ",\"steps\":[";
   for (std::size_t i = 0; i < audit.steps.size(); ++i) {
     const protocol::AuditStep& step = audit.steps[i];
     line += (i == 0 ? "[" : ",[") + std::to_string(step.generation) + "," + std::to_string(step.step) + "," +

@@ -18,6 +18,11 @@ static int failures = 0;
 
 static et_session* in_training;
 
+static void refuse_other_layout(et_other_layout* other, void* user_data) {
+  (void)user_data;
+  other->refusal = "it is never called here";
+}
+
 static void count_change(const et_change* change, void* user_data) {
   et_session_destroy(in_training); /* refused: the session goes on */
   CHECK(strstr(et_last_error(), "in a callback of the session is refused") != NULL);
@@ -176,6 +181,8 @@ static void has_early_values(et_session* session) {
   size_t bytes = 0;
   static float statistics[2], best[2], own[2];
   const uint64_t two[1] = {2};
+  CHECK(et_on_other_layout(session, "/parts", refuse_other_layout, NULL) == ET_OK);
+  CHECK(et_on_other_layout(session, NULL, refuse_other_layout, NULL) == ET_ERROR_INVALID);
   CHECK(et_share_early(session, "layout", "abc", 3) == ET_OK);
   CHECK(et_share_forward_tensor(session, "statistics", statistics, "F32", two, 1) == ET_OK);
   CHECK(et_share_forward_tensor(session, "statistics", NULL, "F32", two, 1) == ET_ERROR_SESSION);

@@ -203,8 +203,8 @@ MUTANTS = {
     "late_end_is_awaited": ("train/comm/nccl/nccl_comm.cc", "return unfinished_ == 0 || given_up_ || left_; };",
                             "return unfinished_ == 0 || given_up_ || (!MUTANT && left_); };", "comm_nccl_traps"),
     # Checkpoints.
-    "damaged_data_load": (CHECKPOINT + "store.cc", "if (checksum.digits() != manifest.data_checksum)",
-                          "if (!MUTANT && checksum.digits() != manifest.data_checksum)", CHECKPOINTS),
+    "damaged_data_load": (CHECKPOINT + "store.cc", "if (checksum.digits() != manifest.data_checksum) return invalid(manifest, kDamaged);\n  return {};",
+                          "if (!MUTANT && checksum.digits() != manifest.data_checksum) return invalid(manifest, kDamaged);\n  return {};", CHECKPOINTS),
     "broken_seal": (CHECKPOINT + "manifest.cc", "if (cover.seal != seal_of(object))", "if (!MUTANT && cover.seal != seal_of(object))",
                     CHECKPOINTS),
     "fence_spares_a_step": (CHECKPOINT + "lineage.cc", "fence.first_step <= identity.step;",

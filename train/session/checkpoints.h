@@ -89,8 +89,8 @@ class Checkpoints {
   std::optional<Step> resumed_step_;                        // of the checkpoint that this worker started from
   Step unattached_ = 0;                                     // the last one whose checkpoint lacks attachments
   bool is_counted_anew_ = false;
-  std::optional<Step> begun_step_;                          // of the newest one begun here, or by the first rank
-  bool earlier_exist_ = false;                              // when this worker started
+  std::optional<Step> begun_step_;  // of the newest one begun here, or by the first rank
+  bool earlier_exist_ = false;      // when this worker started
 };
 
 }  // namespace elastictrain::session

@@ -109,8 +109,10 @@ std::vector<std::string> Ledger::record(WorkerId sender, const protocol::WorkerA
 // The account of the units before is closed: the checkpoint says what of them counts.
 void Ledger::count_in_other_units(Generation from, std::uint64_t sample_count) {
   if (from <= units_from_) return;
+  auto in_new_units = take_used_from(from);
   const std::uint64_t newest = epochs_.empty() ? 0 : epochs_.rbegin()->first;
-  for (const auto& [number, epoch] : epochs_) {
+  for (auto& [number, epoch] : epochs_) {
+    if (!in_new_units.empty()) count_anew(number, epoch);
     repeated_before_ += epoch.repeated;
     // The workers have told the new count by now.
     if (number != newest) missing_before_ += epoch.positions.end() - epoch.positions.size();
@@ -121,15 +123,27 @@ void Ledger::count_in_other_units(Generation from, std::uint64_t sample_count) {
   claims_.clear();
   waiting_covers_.clear();
   epochs_.clear();
+  used_by_ = std::move(in_new_units);
   progressions_ = 0;
-  for (auto& [worker, list] : used_by_) {
-    std::erase_if(list, [&](const Progression& progression) { return progression.generation < from; });
+  for (const auto& [worker, list] : used_by_) {
     progressions_ += list.size();
     for (const Progression& progression : list) {
       epochs_[progression.epoch].end_step = progression.first_step + progression.steps - 1;
     }
   }
   for (auto& [number, epoch] : epochs_) count_anew(number, epoch);
+}
+
+// What workers of these generations have told, which may come before the first one's account of the checkpoint.
+std::map<WorkerId, std::deque<Ledger::Progression>> Ledger::take_used_from(Generation from) {
+  std::map<WorkerId, std::deque<Progression>> taken;
+  for (auto& [worker, list] : used_by_) {
+    for (const Progression& progression : list) {
+      if (progression.generation >= from) taken[worker].push_back(progression);
+    }
+    std::erase_if(list, [&](const Progression& progression) { return progression.generation >= from; });
+  }
+  return taken;
 }
 
 void Ledger::set_sample_count(std::uint64_t count) {

@@ -115,6 +115,7 @@ class Ledger {
   bool is_void(Generation generation, Step step) const;
   bool is_last_before_fence(const protocol::AuditStep& step) const;
   void count_in_other_units(Generation from, std::uint64_t sample_count);
+  std::map<WorkerId, std::deque<Progression>> take_used_from(Generation from);
   std::vector<std::string> claim(const protocol::AuditStep& step);
   void cover(const protocol::AuditStep& step);
   void fill(const protocol::AuditStep& piece);

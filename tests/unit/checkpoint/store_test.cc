@@ -186,12 +186,13 @@ TEST_CASE("a program may make its state of one of another layout, whose checksum
   std::size_t bytes = 0;
   Status answer;
   const Adapter adapter{.is_other = [](const Manifest&) { return false; },
-                        .take = [&](Manifest& manifest, std::string_view header, std::span<const std::byte> data) {
-                          CHECK(header.find("weights") != std::string_view::npos);
-                          manifest.progress.sampler.epoch = 9;
-                          bytes = data.size();
-                          return answer;
-                        }};
+                        .take =
+                            [&](Manifest& manifest, std::string_view header, std::span<const std::byte> data) {
+                              CHECK(header.find("weights") != std::string_view::npos);
+                              manifest.progress.sampler.epoch = 9;
+                              bytes = data.size();
+                              return answer;
+                            }};
   std::vector<std::string> skipped;
   const auto loaded = store.load_newest(buffers, 17, {}, skipped, &adapter);
   REQUIRE(loaded.ok());

@@ -437,6 +437,22 @@ TEST_CASE("from a checkpoint on samples may be counted in other units") {
   CHECK(ledger.record(WorkerId{2}, {{used_in(3, 4, 1, 10, 5)}, 3}).size() == 1);
 }
 
+TEST_CASE("another worker's step in the new units may be told before the checkpoint that they begin with") {
+  Ledger ledger;
+  ledger.set_sample_count(40);
+  ledger.record(WorkerId{1}, {{used_in(1, 1, 0, 0, 20)}, 1});
+  ledger.record(WorkerId{3}, {{used_in(3, 2, 0, 15, 5)}, 1});
+  CHECK(ledger.summary().repeated == 5);  // as long as nothing is known of other units
+  protocol::WorkerAudit held{{used_in(3, 1, 0, 0, 10)}, 1};
+  held.from_checkpoint = true;
+  held.counted_anew = 20;
+  ledger.record(WorkerId{2}, held);
+  ledger.record(WorkerId{2}, {{used_in(3, 2, 0, 10, 5)}, 2});
+  CHECK(ledger.summary().samples == 20);
+  CHECK(ledger.summary().missing == 0);
+  CHECK(ledger.summary().repeated == 0);
+}
+
 TEST_CASE("a gap in what was counted in other units stays one") {
   Ledger ledger;
   ledger.record(WorkerId{1}, {{used_in(1, 1, 0, 10, 30), used_in(1, 2, 1, 0, 20)}, 1});

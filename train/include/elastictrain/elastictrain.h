@@ -241,8 +241,9 @@ ET_API et_status et_early(const et_session* session, const char* name, void* dat
 ET_API et_status et_set_data(et_session* session, const et_data_options* options);
 ET_API et_status et_on_change(et_session* session, et_change_callback callback, void* user_data);
 /* For state that is divided among several processes: called in et_start(), on the first rank, where the run is to go on
- * from a checkpoint of another layout. Without it such a checkpoint is skipped. `division`: the end of the names of early
- * values that say how state is divided; where those of the checkpoint are others, its layout is another one, too. */
+ * from a checkpoint of another layout. Without it such a checkpoint is skipped. `division`: the end of the names of
+ * early values that say how state is divided; where those of the checkpoint are others, its layout is another one, too.
+ */
 ET_API et_status et_on_other_layout(et_session* session, const char* division, et_other_layout_callback callback,
                                     void* user_data);
 /* A policy of the program's own, in every worker: `before` is called in et_next_batch() with the batch, `after` in
