@@ -104,8 +104,6 @@ enum class StepPlace : std::uint8_t { kStarting, kOutside, kComputing, kReducing
 // What the program says it is doing that may take long, inside or outside of a step (Session::phase()).
 enum class ProgramPhase : std::uint8_t { kNone, kData, kEvaluation, kCompile, kCheckpoint };
 
-// Liveness and progress, separately: `sequence` grows with every heartbeat (also during a long step), `step` only with
-// committed steps. `mean` is over the `steps` since the last heartbeat; 0 steps leave it at 0.
 // The worker's GPU as its driver counts it, over all processes that use it, and what the session holds there: copies of
 // gradients from which a step is repeated, and memory for sums. 0 bytes in all: no GPU, or its memory is not known.
 struct DeviceMemoryUse {
@@ -116,6 +114,8 @@ struct DeviceMemoryUse {
   bool operator==(const DeviceMemoryUse&) const = default;
 };
 
+// Liveness and progress, separately: `sequence` grows with every heartbeat (also during a long step), `step` only with
+// committed steps. `mean` is over the `steps` since the last heartbeat; 0 steps leave it at 0.
 struct WorkerHeartbeat {
   std::uint64_t sequence = 0;
   Generation generation = 0;
