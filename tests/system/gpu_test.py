@@ -99,6 +99,13 @@ class FullDevices(Case):
             run.wait_more_steps(10)
             self.assert_stops_clean(run)
 
+    def test_a_worker_alone_has_no_copies_of_its_gradients(self):
+        config = job(workers=(1, 1, 1), trainer={**synthetic(), "device": "cuda"})
+        with Run(config) as run:
+            device = run.wait_status(lambda s: any(w["device"] for w in s["workers"]), 30, "the memory")["workers"][0]["device"]
+            self.assertEqual((device["copies_bytes"], device["sums_bytes"]), (0, 0))
+            self.assert_stops_clean(run)
+
     def test_where_all_must_train_it_stays_and_the_run_says_why(self):
         with self.trains(least=3) as run:
             before = self.wait_known(run)

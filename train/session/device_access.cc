@@ -137,7 +137,7 @@ void* CopiesArea::of_bucket(std::size_t index, std::size_t bytes) {
 void DeviceSide::plan_copies(std::size_t bytes, void* memory) {
   if (memory != nullptr) copies_ = CopiesArea(memory, bytes);
   planned_bytes_ = memory == nullptr ? bytes : 0;
-  copies_bytes_ = bytes;
+  copies_bytes_ = memory == nullptr ? 0 : bytes;
 }
 
 Status DeviceSide::make_room() {
@@ -151,6 +151,7 @@ Status DeviceSide::make_room() {
   // Not while the driver allocates, which may take long: the training thread takes the lock, too.
   const std::lock_guard lock(mutex_);
   planned_ = std::move(*made);
+  copies_bytes_ += planned_.bytes();
   copies_ = CopiesArea(planned_.as<void>(), std::exchange(planned_bytes_, 0));
   return {};
 }
