@@ -80,8 +80,10 @@ checkpoint::Adapter Checkpoints::adapter() const {
 }
 
 bool Checkpoints::is_divided_otherwise(const checkpoint::Manifest& manifest) const {
-  return std::ranges::any_of(parts_.early.values(), [&](const state::EarlyValue& own) {
-    return own.name.ends_with(parts_.division) && std::ranges::find(manifest.early, own) == manifest.early.end();
+  const auto& own = parts_.early.values();
+  return std::ranges::any_of(manifest.early, [&](const state::EarlyValue& then) {
+    const auto now = std::ranges::find(own, then.name, &state::EarlyValue::name);
+    return then.name.ends_with(parts_.division) && now != own.end() && *now != then;
   });
 }
 
