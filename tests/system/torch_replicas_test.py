@@ -3,7 +3,6 @@ what is refused."""
 
 import os
 import re
-import shutil
 import signal
 import subprocess
 import tempfile
@@ -78,15 +77,6 @@ if here.index == 0:
     held = model_of(load(newest(sys.argv[1])))
     assert all(torch.equal(held[name], value) for name, value in wanted.items()) and len(held) == len(wanted)
     print("equal")
-"""
-COMPARED = """
-import sys, torch
-from elastictrain.torch.checkpoint import load
-from elastictrain.torch._checkpoint_reader import newest
-held, found = load(newest(sys.argv[1])), torch.load(sys.argv[2])
-assert set(found) <= set(held), set(found) - set(held)
-assert all(torch.equal(held[name], value) for name, value in found.items())
-print("equal")
 """
 REFUSED = {
     "size": "the program makes replicas of 2 processes, but the run says --per-replica 3",
@@ -178,32 +168,11 @@ def replica_job(workers, **sections):
     return config
 
 
-def train_and_stop(run):
-    run.wait_size(1, START_S)
-    run.wait_more_steps(20)
+def train_and_stop(run, size=1, steps=20):
+    run.wait_size(size, START_S)
+    run.wait_more_steps(steps)
     run.do("stop", run.name, timeout=60)
     run.wait(END_S)
-
-
-def contents_of(directory):
-    found = {}
-    for name in os.listdir(directory):
-        with open(os.path.join(directory, name), "rb") as file:
-            found[name] = file.read()
-    return found
-
-
-def compared_by(directory):
-    """Copies the newest checkpoint. Returns a function: what COMPARED prints of it and a program's file."""
-    copy = tempfile.TemporaryDirectory()
-    shutil.copytree(directory, copy.name, dirs_exist_ok=True)
-
-    def found(saved):
-        environment = {**os.environ, "PYTHONPATH": torch_python.PACKAGE, "PYTHONWARNINGS": "ignore"}
-        with copy:
-            return subprocess.run([PYTHON, "-c", COMPARED, copy.name, saved], env=environment, capture_output=True, text=True,
-                                  timeout=START_S).stdout
-    return found
 
 
 def others_of(pid):
@@ -278,57 +247,6 @@ class Replicas(Case):
                 run.wait_no_processes()
                 self.assert_audit_clean(run)
 
-    def test_a_run_goes_on_with_replicas_of_another_size(self):
-        """What it begins with is what the checkpoint has, bit for bit; each sample counts once, and the loss falls on."""
-        with tempfile.TemporaryDirectory() as directory:
-            checkpoints, at_start = os.path.join(directory, "checkpoints"), os.path.join(directory, "start.pt")
-            config = replica_job((1, 1, 2), checkpoint={"directory": checkpoints})
-            with torch_run(config, ET_SIZE=2, ET_EPOCHS=1000000, ET_PAUSE_S=0.02) as run:
-                train_and_stop(run)
-                for size in (3, 1, 4, 2):
-                    run.environment.update(ET_SIZE=str(size), ET_AT_START=at_start)
-                    found = compared_by(checkpoints)
-                    run.resume("--per-replica", size)
-                    train_and_stop(run)
-                    self.assertEqual(found(at_start), "equal\n")
-                run.wait_no_processes()
-                self.assert_audit_clean(run)
-                self.assertIn("replicas had 1 process, those of this run have 4 processes: its state is divided anew", run.text())
-
-    def test_what_cannot_go_on_with_replicas_of_another_size_harms_nothing(self):
-        with tempfile.TemporaryDirectory() as directory:
-            config = replica_job((1, 1, 1), checkpoint={"directory": directory})
-            with torch_run(config, ET_SIZE=2, ET_EPOCHS=1000000, ET_PAUSE_S=0.02) as run:
-                train_and_stop(run)
-                run.environment["ET_SIZE"] = "3"
-                held = contents_of(directory)
-                for fault, sentence in (("wider", "has the shape [33, 20] in it, and [34, 20] in this program"),
-                                        ("more data", "the samples of its data: 301; of this program's: 302")):
-                    run.environment["ET_FAULT"] = fault
-                    run.resume("--per-replica", 3)
-                    self.assertNotEqual(run.wait(START_S), 0)
-                    self.assertIn(sentence, run.text())
-                run.environment["ET_FAULT"] = ""
-                file = next(name for name in held if name.endswith(".safetensors"))
-                damaged = bytearray(held[file])
-                damaged[-1] ^= 1
-                for content, sentence in ((damaged, "it is damaged: its checksum is not the manifest's"),
-                                          (damaged[:-1], "its size differs from the manifest")):
-                    with open(os.path.join(directory, file), "wb") as written:
-                        written.write(content)
-                    run.resume("--per-replica", 3)
-                    self.assertNotEqual(run.wait(START_S), 0)
-                    self.assertIn(sentence, run.text())
-                with open(os.path.join(directory, file), "wb") as written:
-                    written.write(held[file])
-                self.assertEqual({name: text for name, text in contents_of(directory).items() if name in held and "step" in name},
-                                 {name: text for name, text in held.items() if "step" in name})
-                run.environment["ET_SIZE"] = "2"
-                run.resume("--per-replica", 2)
-                train_and_stop(run)
-                run.wait_no_processes()
-                self.assert_audit_clean(run)
-
     def test_a_checkpoint_is_read_as_those_of_torch_by_another_number_of_processes(self):
         with tempfile.TemporaryDirectory() as directory, tempfile.NamedTemporaryFile(suffix=".pt") as saved:
             with torch_run(replica_job((2, 2, 2), checkpoint={"directory": directory, "interval_steps": 20}), ET_SAVED=saved.name) as run:
@@ -399,10 +317,7 @@ class Scripts(Case):
                 run.wait_status(lambda s: s.get("world_size") == 2 and stays not in pids(s), START_S, "another first one")
                 run.wait_more_steps(60)
                 run.do("resize", run.name, 1)
-                run.wait_size(1, START_S)
-                run.wait_more_steps(20)
-                run.do("stop", run.name, timeout=60)
-                run.wait(END_S)
+                train_and_stop(run)
                 run.wait_no_processes()
                 self.assert_audit_clean(run)
             epochs = [int(epoch) for epoch in re.findall(r"epoch (\d+): error", run.text())]
@@ -528,47 +443,6 @@ class Scripts(Case):
             self.assertEqual(sorted(set(epochs)), list(range(20)))
             self.assertLess(len(epochs), 24, "it goes on in its loop")
 
-    def test_a_stopped_run_goes_on_with_replicas_of_another_size(self):
-        """It goes on in its loop and with its sums; each epoch is printed once."""
-        with tempfile.TemporaryDirectory() as folder, tempfile.TemporaryDirectory() as checkpoints:
-            variables = {"ET_FOLDER": folder, "ET_EPOCHS": 1000000, "ET_PAUSE_S": 0.01, "ET_FAULT": "whole norms"}
-            with script_run((1, 1, 2), variables, checkpoint={"directory": checkpoints}) as run:
-                train_and_stop(run)
-                for size in (3, 1, 4):
-                    run.environment.update(ET_SHARDS=str(size), ELASTICTRAIN_PER_REPLICA="1")
-                    run.resume("--per-replica", size)
-                    run.wait_size(1, START_S)
-                    run.wait_more_steps(40)
-                    run.do("resize", run.name, 2)
-                    run.wait_size(2, START_S)
-                    run.wait_more_steps(20)
-                    run.do("stop", run.name, timeout=60)
-                    run.wait(END_S)
-                run.wait_no_processes()
-                self.assert_audit_clean(run)
-            epochs = [int(epoch) for epoch in re.findall(r"epoch (\d+): error", run.text())]
-            self.assertEqual(epochs, list(range(len(epochs))))
-            norms = [float(norm) for norm in re.findall(r"norms ([\d.]+)", run.text())]
-            self.assertEqual(norms, sorted(norms), "what the script adds up goes on")
-
-    def test_what_cannot_go_on_with_replicas_of_another_size_ends_with_a_sentence(self):
-        sentences = {"": "a DTensor over a mesh of 1x2 processes, which the model's parameters have not",
-                     "divided": "it is of replicas of 2 processes, whose script has data of its own"}
-        for data, sentence in sentences.items():
-            with self.subTest(data), tempfile.TemporaryDirectory() as folder, tempfile.TemporaryDirectory() as checkpoints:
-                variables = {"ET_FOLDER": folder, "ET_EPOCHS": 1000000, "ET_PAUSE_S": 0.01, "ET_DATA": data}
-                with script_run((1, 1, 1), variables, checkpoint={"directory": checkpoints}) as run:
-                    train_and_stop(run)
-                    run.environment["ET_SHARDS"] = "3"
-                    run.resume("--per-replica", 3)
-                    self.assertNotEqual(run.wait(START_S), 0)
-                    self.assertIn(sentence, run.text())
-                    run.environment["ET_SHARDS"] = "2"
-                    run.resume("--per-replica", 2)
-                    train_and_stop(run)
-                    run.wait_no_processes()
-                    self.assert_audit_clean(run)
-
     def test_what_cannot_be_ends_with_a_sentence(self):
         for fault, sentence in REFUSED_SCRIPTS.items():
             with self.subTest(fault), tempfile.TemporaryDirectory() as folder:
@@ -655,21 +529,6 @@ class TensorParallel(Case):
             done = subprocess.run([PYTHON, "-c", READ_OF_TENSORS, directory, saved.name], env=environment, capture_output=True, text=True,
                                   timeout=START_S)
             self.assertEqual((done.returncode, done.stdout), (0, "equal\n"), done.stderr)
-
-    def test_a_run_goes_on_with_another_mesh(self):
-        """As a model that is divided otherwise, into as many processes and into others, bit for bit."""
-        with tempfile.TemporaryDirectory() as directory:
-            checkpoints, at_start = os.path.join(directory, "checkpoints"), os.path.join(directory, "start.pt")
-            with tensor_run((1, 1, 1), 2, {"ET_EPOCHS": 1000000, "ET_PAUSE_S": 0.01}, checkpoint={"directory": checkpoints}) as run:
-                train_and_stop(run)
-                for data, tensor in ((1, 2), (4, 1), (2, 2)):
-                    run.environment.update(ET_DATA=str(data), ET_TENSOR=str(tensor), ET_AT_START=at_start)
-                    found = compared_by(checkpoints)
-                    run.resume("--per-replica", data * tensor)
-                    train_and_stop(run)
-                    self.assertEqual(found(at_start), "equal\n")
-                run.wait_no_processes()
-                self.assert_audit_clean(run)
 
     def test_batches_of_a_scripts_own_are_compared(self):
         sentences = {("groups", 2): "",

@@ -126,7 +126,7 @@ def take(other: OtherLayout, divisions: Sequence[Dict[str, bytes]]) -> GoesOn:
 
 def _tell(before: int, now: int, place: Any) -> None:
     left = "" if place is None or not place.left_out else \
-        f"; {number_of(place.left_out, 'sample')} of this epoch, which make no whole unit now, are left out"
+        f"; left out: {number_of(place.left_out, 'sample')} of this epoch, too few for a whole unit"
     print(f"elastictrain: the checkpoint's replicas had {_processes(before)}, those of this run have {_processes(now)}: its state is divided "
           f"anew{left}", file=sys.stderr, flush=True)
 

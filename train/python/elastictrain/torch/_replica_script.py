@@ -94,8 +94,8 @@ def init_device_mesh(device_type: str, mesh_shape: Any, *arguments: Any, **named
     inner = next((dim for dim in range(len(mesh_shape)) if _product(mesh_shape[dim:]) == here.size), None)
     if inner is None:
         size = _product(mesh_shape[1:] if len(mesh_shape) > 1 else mesh_shape)
-        raise ElasticError(f"this script divides its model over {size} processes, and its replica has {here.size}. Start the run with "
-                           f"--per-replica {size}")
+        what_to_do = f"Start the run with --per-replica {size}" if size > 0 else "Its own settings are for another number of processes"
+        raise ElasticError(f"this script divides its model over {size} processes, and its replica has {here.size}. {what_to_do}")
     mesh_shape = (*(1 for _ in mesh_shape[:inner]), *mesh_shape[inner:])
     return _make_mesh(device_type, mesh_shape, *arguments, **named)
 
