@@ -225,7 +225,7 @@ void lose_at_random(bool switches) {
     run.check_audit();
   }
   CHECK(runs_lost <= std::max(1U, seeds / 8));
-  MESSAGE("workers that had to adopt a state: ", adoptions);
+  MESSAGE("workers that had to adopt a state: ", adoptions, "; runs in which all that had it were lost: ", runs_lost);
 }
 
 TEST_CASE("any sequence of losses keeps states bit-identical and uses every sample once") {
