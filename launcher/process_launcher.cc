@@ -116,7 +116,11 @@ void ProcessLauncher::run(const LaunchPtr& launch, CommandSpec spec, Command::Li
 }
 
 void ProcessLauncher::saw_line(const LaunchPtr& launch, const std::string& line) {
-  if (launch->connected || line.find(kConnectedLine) == std::string::npos) return;
+  if (launch->connected) return;
+  if (line.find(kConnectedLine) == std::string::npos) {
+    launch->said = true;
+    return;
+  }
   launch->connected = true;
   launch->command->clear_deadline();
   release_slot(launch);
@@ -170,8 +174,13 @@ std::string ProcessLauncher::explain(const Launch& launch, const CommandEnd& end
   } else {
     message += (launch.agent_ended ? "its agent" : method_.capabilities.name) + " ended with " + describe(end.status);
   }
-  if (error_summary.empty()) return message;
-  return message + ": " + error_summary + method_.advice(launch.spec.host, end.error_text);
+  const bool is_its_own = end.timed_out || (end.status.signal == 0 && end.status.exit_code == method_.failure_status);
+  if (!error_summary.empty())
+    return message + ": " + error_summary + (is_its_own ? method_.advice(launch.spec.host, end.error_text) : "");
+  // A login shell that starts nothing says why on standard output. Not quoted: a menu may repeat its input, which is
+  // the run's key.
+  const bool is_refused = launch.said && !is_its_own && !launch.connected && !launch.forgotten;
+  return message + (is_refused ? "; to see what it wrote to standard output, log in there by hand" : "");
 }
 
 void ProcessLauncher::report(const LaunchPtr& launch, ExitStatus status, std::string message) {

@@ -69,6 +69,7 @@ class ProcessLauncher : public Launcher {
   struct Launch {
     AgentSpec spec;
     std::shared_ptr<Command> command;
+    bool said = false;         // something on standard output, before the agent had connected
     bool connected = false;    // the agent has reached the supervisor
     bool agent_ended = false;  // afterwards: its process, not only the tool that represents it
     bool copied = false;

@@ -12,6 +12,17 @@ case $host in
     echo "$host: Permission denied (publickey)." >&2
     exit 255
     ;;
+  nologin*)
+    echo "This account is currently not available."
+    exit 1
+    ;;
+  menu*)
+    echo "no such choice: $(tr -d '\0' | tail -c 300)"
+    exit 3
+    ;;
+  sealed*)
+    case $* in *umask*) echo "new.1: Permission denied" >&2; exit 1 ;; esac  # nothing may be executed in its home
+    ;;
   hang*)
     echo "still trying" >&2
     sleep 1000 &

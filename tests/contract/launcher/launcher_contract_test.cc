@@ -497,6 +497,33 @@ TEST_CASE("a host that refuses is reported with ssh's output") {
   CHECK(contains(end.message, "Permission denied (publickey)"));
 }
 
+TEST_CASE("where a login shell starts nothing and says so on standard output, it is told how to see it") {
+  Lab lab;
+  lab.use_ssh();
+  lab.launch(1, "nologin1");
+  CHECK(lab.await_end(1).message ==
+        "ssh ended with exit status 1; to see what it wrote to standard output, log in there by hand");
+}
+
+TEST_CASE("a login shell that repeats its input, which holds the run's key, is not quoted") {
+  Lab lab;
+  lab.use_ssh();
+  lab.launch(1, "menu1");
+  const auto message = lab.await_end(1).message;
+  CHECK(contains(message, "ssh ended with exit status 3"));
+  CHECK_FALSE(contains(message, "no such choice"));
+}
+
+TEST_CASE("a home in which nothing may be executed is not taken for a refused login") {
+  Lab lab;
+  const TemporaryDirectory source;
+  source.write("elastictrain", "not executable here, so that it is copied");
+  lab.use_ssh({}, {source.path + "/elastictrain", test_agent_build_id()});
+  lab.launch(1, "sealed1");
+  CHECK(lab.await_end(1).message ==
+        "copying elastictrain there: ssh ended with exit status 1: new.1: Permission denied");
+}
+
 TEST_CASE("a host that hangs is given up after the start timeout, whatever ssh makes of TERM") {
   Lab lab;
   SshOptions options;
