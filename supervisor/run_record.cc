@@ -127,14 +127,30 @@ std::string run_record_path(const std::string& run_directory) {
   return run_directory + "/" + kFileName;
 }
 
-Status save_run_record(const std::string& run_directory, const RunRecord& record) {
+namespace {
+
+// In the space that the file has already. A crash meanwhile may leave neither the old record nor the new one.
+bool write_in_place(const std::string& path, const std::string& text) {
+  constexpr off_t kBlockBytes = 512;  // of st_blocks
+  const int descriptor = ::open(path.c_str(), O_WRONLY | O_NOFOLLOW | O_CLOEXEC);
+  if (descriptor < 0) return false;
+  struct stat about {};
+  const bool fits = ::fstat(descriptor, &about) == 0 && S_ISREG(about.st_mode) &&
+                    static_cast<off_t>(text.size()) <= about.st_blocks * kBlockBytes;
+  const bool written =
+      fits && write_all(descriptor, text) && ::ftruncate(descriptor, static_cast<off_t>(text.size())) == 0;
+  ::close(descriptor);
+  return written;
+}
+
+Status replace_run_record(const std::string& run_directory, const std::string& text) {
   const std::string path = run_record_path(run_directory);
   const std::string temporary = path + ".new";
   if (::unlink(temporary.c_str()) != 0 && errno != ENOENT) return cannot("replace", temporary);
   const int descriptor = ::open(temporary.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600);
   if (descriptor < 0) return cannot("write", temporary);
   Status written;
-  if (!write_all(descriptor, json_text(json_fields::json_of(record), 1) + "\n")) written = cannot("write", temporary);
+  if (!write_all(descriptor, text)) written = cannot("write", temporary);
   ::close(descriptor);
   if (written.ok() && ::rename(temporary.c_str(), path.c_str()) != 0) written = cannot("replace", path);
   if (!written.ok()) {
@@ -143,6 +159,15 @@ Status save_run_record(const std::string& run_directory, const RunRecord& record
   }
   sync_directory(run_directory);
   return {};
+}
+
+}  // namespace
+
+Status save_run_record(const std::string& run_directory, const RunRecord& record) {
+  const std::string text = json_text(json_fields::json_of(record), 1) + "\n";
+  const Status replaced = replace_run_record(run_directory, text);
+  const bool kept = !replaced.ok() && record.end && write_in_place(run_record_path(run_directory), text);
+  return kept ? Status() : replaced;
 }
 
 Result<RunRecord> load_run_record(const std::string& run_directory) {

@@ -51,7 +51,9 @@ struct RunRecord {
 
 std::string run_record_path(const std::string& run_directory);
 
-// Replaces the file atomically: after a crash there is the old one or the new one.
+// Replaces the file atomically: after a crash there is the old one or the new one. The end of a run is written into the
+// old file where there is no space for a new one: commands would take the run for one that lost its supervisor, and its
+// key would stay.
 Status save_run_record(const std::string& run_directory, const RunRecord& record);
 
 // kUnavailable: there is none. kInvalid: it cannot be used.

@@ -75,6 +75,19 @@ TEST_CASE_FIXTURE(Records, "a run whose last loss was no number can be read, and
   CHECK(read->end->loss == 0);
 }
 
+TEST_CASE_FIXTURE(Records, "the end of a run is kept where there is no place for a new file") {
+  std::filesystem::create_directory(run_record_path(path + "/good") + ".new");
+  RunRecord record;
+  record.run_name = "good";
+  CHECK_FALSE(save_run_record(path + "/good", record).ok());
+  record.end = RunRecord::End{.exit_status = 3, .reason = std::string(1u << 20, 'x')};
+  CHECK_FALSE(save_run_record(path + "/good", record).ok());  // more than the old file has space for
+  CHECK(test::read_file(run_record_path(path + "/good")) == text);
+  record.end->reason = "failed";
+  REQUIRE(save_run_record(path + "/good", record).ok());
+  CHECK(load_run_record(path + "/good")->end->exit_status == 3);
+}
+
 TEST_CASE_FIXTURE(Records, "no file is no run") {
   CHECK(error() == ErrorCode::kUnavailable);
 }
