@@ -58,6 +58,43 @@ class Surroundings(Case):
         self.assertIn("the stack is limited to 128 KiB", done.stderr)
         self.assertIn("ulimit -s 8192", done.stderr)
 
+    def test_a_directory_that_was_removed_is_said_before_anything_starts(self):
+        config = self.short_job()
+        for words in (["run", config, "--set", "checkpoint.directory=saved"], ["run", "-n", "1", "--", "sh", "-c", "true"],
+                      ["check", config], ["plan", "-n", "1", "--", "true"]):
+            with self.subTest(command=words[0]):
+                removed = tempfile.mkdtemp(dir=self.directory)
+                # Not by `cwd`: the directory is removed once the shell is in it.
+                done = subprocess.run(["sh", "-c", 'cd "$0" && rmdir "$0" && exec "$@"', removed, BINARY, *words],
+                                      env=self.environment, capture_output=True, text=True, timeout=120)
+                self.assertEqual(done.returncode, 69, done.stderr)
+                self.assertIn("the directory in which this command was started has been removed", done.stderr)
+
+    def test_a_run_that_ends_on_a_full_disk_has_ended(self):
+        if os.geteuid() != 0:
+            self.skipTest("needs root to have a disk of its own")
+        disk = os.path.join(self.directory, "disk")
+        os.mkdir(disk)
+        subprocess.run(["mount", "-t", "tmpfs", "-o", "size=256k", "none", disk], check=True)
+        self.addCleanup(subprocess.run, ["umount", "--lazy", disk], check=True)
+        self.environment["ELASTICTRAIN_STATE_DIR"] = os.path.join(disk, "state")
+        run = subprocess.Popen([BINARY, "run", self.write(harness.toml(job(audit={"every_steps": 0}))), "--name", "full"],
+                               env=self.environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        self.addCleanup(run.kill)
+
+        def command(*words):
+            return subprocess.run([BINARY, *words], env=self.environment, capture_output=True, text=True, timeout=120)
+
+        wait_until(lambda: '"phase":"running"' in command("status", "full", "--json").stdout.replace(" ", ""), 60, "training")
+        with open(os.path.join(disk, "filling"), "wb", buffering=0) as file, self.assertRaisesRegex(OSError, "No space"):
+            while True:
+                file.write(bytes(512))
+        stopped = command("stop", "full", "--wait")
+        self.assertEqual((stopped.returncode, run.wait(60)), (0, 0), stopped.stderr)
+        self.assertNotIn("lost its supervisor", command("list").stdout)
+        with open(os.path.join(disk, "state", "full", "run.json")) as file:
+            self.assertNotIn("key", json.load(file))
+
     def test_too_few_processes_or_threads_end_with_a_sentence(self):
         if os.geteuid() != 0:
             self.skipTest("root is needed for a user of whom nobody else has processes")

@@ -3,7 +3,6 @@
 #include <asio/io_context.hpp>
 #include <chrono>
 #include <cmath>
-#include <filesystem>
 #include <iostream>
 #include <memory>
 
@@ -238,10 +237,9 @@ int check_command(const RunFlags& flags, const std::vector<std::string>& program
     std::cerr << error_text("check", *error) << "\n";
     return exit_status_of(*error);
   }
-  std::error_code ignored;
   const auto& good = std::get<LoadedConfig>(loaded);
-  auto plan =
-      make_plan(good.config, {environment, std::filesystem::current_path(ignored).string(), "check", environment});
+  const auto here = current_directory();
+  auto plan = here.ok() ? make_plan(good.config, {environment, *here, "check", environment}) : here.error();
   if (plan.ok()) return check_plan(good, std::move(*plan), show_all, flags.torch);
   std::cerr << "elastictrain check: " << plan.error().message << "\n";
   return status_of_start(plan.error());

@@ -144,7 +144,9 @@ OrStatus<RunConfig> load(const PlanFlags& flags, const std::vector<std::string>&
 
 OrStatus<Measured> gather(const PlanFlags& flags, const RunConfig& config, const std::string& journal) {
   const auto environment = process_environment();
-  const PlanInputs inputs{environment, std::filesystem::current_path().string(), kCommand, environment};
+  const auto here = current_directory();
+  if (!here.ok()) return config_status(here.error());
+  const PlanInputs inputs{environment, *here, kCommand, environment};
   if (journal.empty() && flags.profile.empty()) return measure(config, inputs);
   Measured measured;
   auto profile = journal.empty() ? read_profile_file(flags.profile) : profile_of_journal(journal);

@@ -40,11 +40,6 @@ ChoiceFailed failed(const Error& error) {
   return {"elastictrain run: " + error.message, status};
 }
 
-std::string current_directory() {
-  std::error_code ignored;
-  return std::filesystem::current_path(ignored).string();
-}
-
 // The program's name and the time: two runs must not share a journal, and the name should be recognizable.
 std::string default_name(const RunConfig& config) {
   std::string base = "trainer";
@@ -206,7 +201,9 @@ Choice choose_given(const RunFlags& flags, const Loaded& loaded) {
     if (!name.ok()) return failed(name.error());
     config.name = std::move(*name);
   }
-  choice.inputs = {environment, current_directory(), default_name(config), environment};
+  const auto here = current_directory();
+  if (!here.ok()) return failed(here.error());
+  choice.inputs = {environment, *here, default_name(config), environment};
   config.checkpoint.directory =
       checkpoint_directory_of(config, config.name.empty() ? choice.inputs.default_name : config.name);
   if (config.name.empty()) return choice;
@@ -225,9 +222,8 @@ Choice choose_given(const RunFlags& flags, const Loaded& loaded) {
   const auto recorded = decode_recorded(record->config);
   if (!recorded.ok()) return failed(recorded.error());
   auto differences = find_differences(recorded->config, config);
-  const std::string& here = choice.inputs.current_directory;
-  if (recorded->directory != here)
-    differences.push_back("it was started in " + recorded->directory + ", not in " + here);
+  if (recorded->directory != *here)
+    differences.push_back("it was started in " + recorded->directory + ", not in " + *here);
   if (!differences.empty()) return unavailable(differs_text(config.name, *directory, differences));
   choice.start = *start;
   return choice;

@@ -405,6 +405,15 @@ Status names_hosts_in_file(const RunConfig& config, const RunPlan& plan) {
                "host file " + config.hosts.file + " names no host; write one on each line, e.g. hostA slots=4"};
 }
 
+Result<std::string> current_directory() {
+  std::error_code removed;
+  std::string directory = std::filesystem::current_path(removed).string();
+  if (!removed) return directory;
+  return Error{ErrorCode::kUnavailable,
+               "the directory in which this command was started has been removed; change to one that exists, or, if it "
+               "has been made anew: cd \"$PWD\""};
+}
+
 Result<RunPlan> make_plan(const RunConfig& config, const PlanInputs& inputs) {
   if (const Status outside = check_outside_mpi(inputs.surroundings); !outside.ok()) return outside.error();
   RunPlan plan;

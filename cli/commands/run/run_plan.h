@@ -47,6 +47,10 @@ struct PlanInputs {
   std::vector<std::pair<std::string, std::string>> surroundings = {};
 };
 
+// For PlanInputs. An error if it was removed: a relative path would mean nothing, and a program on another host would
+// start in its home directory.
+Result<std::string> current_directory();
+
 Result<RunPlan> make_plan(const RunConfig& config, const PlanInputs& inputs);
 // An empty host file is a mistake where a run begins; a run that is taken over may have lost all its hosts.
 Status names_hosts_in_file(const RunConfig& config, const RunPlan& plan);
