@@ -3,6 +3,8 @@
 accelerate divides a loader among the processes when it prepares it, and loads one batch ahead to know the last one. The
 training loader's batches come from the run instead; other loaders divide among the present workers. With split_batches=True
 a batch has its size at any number of workers, and its parts differ by one sample at most.
+
+In a replica of several processes accelerate's world is the replica, and the model one that its FSDP2 has divided.
 """
 
 import functools
@@ -13,6 +15,15 @@ from torch.utils.data import IterableDataset
 
 from ._imports import after_import
 from ._script import script
+from ..errors import ElasticError
+
+ONLY_DIVIDED = ("this script's Accelerator does not divide its model by FSDP2, and in replicas of several processes it has to: give it "
+                "FullyShardedDataParallelPlugin(fsdp_version=2), or ACCELERATE_USE_FSDP=true and FSDP_VERSION=2 in its environment; or "
+                "start the run without --per-replica")
+SPLITS = ("this script's Accelerator has split_batches=True, which divides a batch among the processes; in replicas of several processes "
+          "batch_size is that of one process. Leave it out")
+DISPATCHES = ("this script's Accelerator has dispatch_batches=True, where one process draws for the others; in replicas of several "
+              "processes each draws its own. Leave it out")
 
 
 def install() -> None:
@@ -20,6 +31,14 @@ def install() -> None:
     after_import("accelerate.data_loader", _change_loaders)
     after_import("accelerate.optimizer", _note_optimizers)
     after_import("accelerate.utils.operations", _change_operations)
+
+
+def install_in_replica() -> None:
+    after_import("accelerate.state", _change_state_of_replica)
+    after_import("accelerate.accelerator", _require_division)
+    after_import("accelerate.data_loader", _change_training_loaders)
+    after_import("accelerate.optimizer", _note_optimizers)
+    after_import("accelerate.scheduler", _advance_for_all_replicas)
 
 
 # --- The state of accelerate
@@ -58,7 +77,62 @@ def _note_optimizers(module: Any) -> None:
     module.AcceleratedOptimizer.__init__ = constructed
 
 
+# --- In a replica of several processes
+
+def _change_state_of_replica(module: Any) -> None:
+    """accelerate divides models on devices only; those of replicas are on CPUs. What the first process of each replica would say and
+    save, that of the first one does once they train; before, each needs its own, which gives its weights to the others."""
+    from . import _replica_script
+
+    construct = module.PartialState.__init__
+
+    @functools.wraps(construct)
+    def constructed(self: Any, *arguments: Any, **named: Any) -> None:
+        construct(self, *arguments, **named)
+        if self.distributed_type == module.DistributedType.MULTI_CPU:
+            self.distributed_type = module.DistributedType.MULTI_GPU
+
+    def is_main(self: Any) -> bool:
+        return bool(self.process_index == 0) and not (script.is_training_now and _replica_script.is_quiet())
+
+    module.PartialState.__init__ = constructed
+    module.PartialState.is_main_process = module.PartialState.is_local_main_process = property(is_main)
+
+
+def _require_division(module: Any) -> None:
+    construct = module.Accelerator.__init__
+
+    @functools.wraps(construct)
+    def constructed(self: Any, *arguments: Any, **named: Any) -> None:
+        construct(self, *arguments, **named)
+        if not self.is_fsdp2:
+            raise ElasticError(ONLY_DIVIDED)
+        for is_on, text in ((self.split_batches, SPLITS), (self.dispatch_batches, DISPATCHES)):
+            if is_on:
+                raise ElasticError(text)
+
+    module.Accelerator.__init__ = constructed
+
+
+def _advance_for_all_replicas(module: Any) -> None:
+    """A scheduler advances by the number of processes at each update, which accelerate takes for that of all."""
+    step = module.AcceleratedScheduler.step
+
+    @functools.wraps(step)
+    def advance(self: Any, *arguments: Any, **named: Any) -> None:
+        counts = script.is_training_now and self.step_with_optimizer and not self.split_batches
+        for _ in range(script.world_size if counts else 1):
+            step(self, *arguments, **named)
+
+    module.AcceleratedScheduler.step = advance
+
+
 # --- Loaders
+
+def _change_training_loaders(module: Any) -> None:
+    for kind in (module.DataLoaderShard, module.DataLoaderDispatcher):
+        kind.__iter__ = _iteration(kind.__iter__, module)
+
 
 def _change_loaders(module: Any) -> None:
     shard = module.BatchSamplerShard
@@ -77,8 +151,7 @@ def _change_loaders(module: Any) -> None:
         return prepare(dataloader, device, _number_to_divide_by(dataloader, split_batches), 0, split_batches, *rest, **named)
 
     module.prepare_data_loader = prepared
-    for kind in (module.DataLoaderShard, module.DataLoaderDispatcher):
-        kind.__iter__ = _iteration(kind.__iter__, module)
+    _change_training_loaders(module)
 
 
 def _number_to_divide_by(loader: Any, splits: bool) -> int:

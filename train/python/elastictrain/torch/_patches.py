@@ -52,6 +52,7 @@ def install() -> None:
     _trackers.install()
     if is_replica:
         _replica_script.install()
+        _accelerate.install_in_replica()
         return
     _follow_membership()
     after_import("torch.distributed.fsdp.fully_sharded_data_parallel", _refuse_fsdp)

@@ -148,7 +148,6 @@ _DIVIDING = {
 _REFUSED = {
     "torch.distributed.fsdp.fully_sharded_data_parallel": "FullyShardedDataParallel",
     "torch.distributed.pipelining.schedules": "_PipelineSchedule",
-    "accelerate.accelerator": "Accelerator",
     "transformers.trainer": "Trainer",
     "lightning.pytorch.trainer.trainer": "Trainer",
     "pytorch_lightning.trainer.trainer": "Trainer",
