@@ -65,7 +65,20 @@ def wrapped(model):
     return model
 
 
+def update_by_closure(model, optimizer, images, labels):
+    def closure():
+        optimizer.zero_grad()
+        loss = nn.functional.cross_entropy(model(images), labels)
+        if PATTERN != "early":
+            loss.backward()
+        return loss
+
+    optimizer.step(closure)
+
+
 def update(model, optimizer, scaler, images, labels, number):
+    if PATTERN in ("closure", "early"):
+        return update_by_closure(model, optimizer, images, labels)
     if PATTERN == "accumulation" and number % 2 == 0:
         with model.no_sync():
             (nn.functional.cross_entropy(model(images), labels) / 2).backward()

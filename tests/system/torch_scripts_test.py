@@ -12,11 +12,12 @@ from harness import Case, Run, pids
 from torch_frameworks_test import script_job
 from torch_test import END_S, PYTHON, START_S, WHY_NOT, torch_python, torch_run
 
-WORKS = ("plain", "hook", "accumulation", "logged", "join", "join-class", "unused", "static", "mixed", "weighted", "stream")
+WORKS = ("plain", "hook", "accumulation", "logged", "join", "join-class", "unused", "static", "mixed", "weighted", "stream", "closure")
 REFUSED = {
     "fsdp": "as FSDP, pipelines and process groups of parts of the workers do",
     "fully-shard": "as FSDP, pipelines and process groups of parts of the workers do",
     "sync-batchnorm": "this script needs SyncBatchNorm",
+    "early": "this script makes an update before a backward pass through its model has made the gradients of the step",
     "alternating": "Only batches of the run can be trained on",
 }
 

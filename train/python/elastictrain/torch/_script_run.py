@@ -30,6 +30,8 @@ NOT_TRAINED = ("this script took a batch and made no backward pass with it befor
 LEFT_OUT = ("this worker's script made no backward pass with a batch, and others did with theirs. It has left out their update, so that "
             "another worker takes its place. All workers must leave out a batch together, by an all_reduce() of whether one is to be "
             "left out, or none, by a loss that is multiplied by 0")
+NO_GRADIENTS = ("this script makes an update before a backward pass through its model has made the gradients of the step. Call backward() "
+                "first, or give step() a closure that does")
 NUMBER_OF_BATCHES = "Start it with ELASTICTRAIN_ACCUMULATION=N, the number of batches of each update"
 
 
@@ -58,7 +60,7 @@ class ScriptRun(ElasticRun):
         self._lengths = Lengths(self._size, usual, plan.min_local_samples, plan.data.drop_last, self.accumulation)
         self.tail = Tail(self.session, self._state, self._optimizers, plan.state.shared)
         for optimizer in self._optimizers:
-            optimizer.register_step_pre_hook(lambda *_: self.before_update())
+            optimizer.register_step_pre_hook(self._before_step)
             optimizer.register_step_post_hook(lambda own, *_: self.note_update(own))
 
     def _rehearse(self, plan: Plan) -> Buffers:
@@ -350,6 +352,19 @@ class ScriptRun(ElasticRun):
 
     # --- Updates, and exchanges behind them
 
+    def _before_step(self, _: Any, arguments: Tuple[Any, ...], named: Dict[str, Any]) -> Any:
+        """Of an optimizer. With a closure, which makes the backward pass, the update comes behind that."""
+        closure = named.get("closure", arguments[1] if len(arguments) > 1 else None)
+        if not callable(closure):
+            return self.before_update()
+
+        def with_update() -> Any:
+            loss = closure()
+            self.before_update()
+            return loss
+
+        return (arguments[0], with_update, *arguments[2:]), {name: value for name, value in named.items() if name != "closure"}
+
     def before_update(self) -> None:
         """The script comes to its update: the point of a step at which progress passes from worker to worker."""
         if self.takeover is None or self._is_at_update:
@@ -358,6 +373,8 @@ class ScriptRun(ElasticRun):
             self.takeover.rehearse()
         elif self._batch is not None:
             self._check_number_of_batches()
+            if self._is_taken and not self._gradients.reduced:
+                raise ElasticError(f"{_frames.place()}{NO_GRADIENTS}")
             self._is_at_update = True
             self.takeover.at_update(self._batch.step, self._is_changed)
             self._is_changed = False
