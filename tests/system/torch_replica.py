@@ -53,7 +53,8 @@ COUNT = 302 if FAULT == "more data" else 301
 samples = torch.randn(COUNT, 20, generator=generator)
 targets = torch.randn(COUNT, 1, generator=generator)
 dataset = torch.utils.data.TensorDataset(samples, targets)
-options = {"accumulation": 2} if FAULT == "accumulation" else {}
+ACCUMULATION = int(os.environ.get("ET_ACCUMULATION", "1"))
+options = {"accumulation": ACCUMULATION}
 if FAULT == "seeds":
     options["seed"] = here.index
 run = elastictrain.torch.elastic(model, optimizer, dataset, batch=4, epochs=int(os.environ.get("ET_EPOCHS", "3")), leave="return",
@@ -61,16 +62,18 @@ run = elastictrain.torch.elastic(model, optimizer, dataset, batch=4, epochs=int(
 at_start = os.environ.get("ET_AT_START")
 for epoch in run.epochs():
     seen = torch.zeros(1)
-    for x, y in run:
+    for number, (x, y) in enumerate(run, 1):
         if at_start:  # before anything is trained
             torch_replica_start.save(run, model, optimizer, at_start)
             at_start = None
         seen += len(x)
-        optimizer.zero_grad()
         loss = (model(x) - y).square().mean()
-        loss.backward()
+        (loss / ACCUMULATION).backward()
+        if number % ACCUMULATION:
+            continue
         nn.utils.clip_grad_norm_(model.parameters(), 0.5)
         optimizer.step()
+        optimizer.zero_grad()
         run.report(loss)
         time.sleep(float(os.environ.get("ET_PAUSE_S", "0")))
         if FAULT == "raises" and here.index == 1 and run.step == 3:

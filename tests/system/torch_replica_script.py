@@ -111,21 +111,25 @@ def main():
     norms = loss = 0
     seen = os.open(os.path.join(FOLDER, f"seen-{os.getpid()}"), os.O_CREAT | os.O_WRONLY) if OWN_DATA else None
     feed = Feed(samples, targets)
-    grad_accum_steps = 2 if FAULT == "setting" else 1  # noqa: F841
+    grad_accum_steps, batches = int(os.environ.get("ET_ACCUMULATION", "1")), 0
     evaluate(model, samples, targets)
 
     def train(epoch, x, y):
-        nonlocal norms, loss
-        if FAULT == "accumulation":
-            model.set_requires_gradient_sync(False)
-        optimizer.zero_grad()
+        nonlocal norms, loss, batches
+        batches += 1
+        is_last = batches % grad_accum_steps == 0 and FAULT != "accumulation"
+        if FAULT == "accumulation" or os.environ.get("ET_NO_SYNC"):
+            model.set_requires_gradient_sync(is_last)
         loss = (model(x) - y).square().mean()
-        loss.backward()
+        (loss / grad_accum_steps).backward()
+        if not is_last:
+            return
         clip = functools.partial(nn.utils.clip_grad_norm_, model.parameters(), 0.5)
         norms = norms + (whole_of(clip()) if FAULT == "whole norms" else clip())
         for group in optimizer.param_groups:
             group["lr"] = 0.01 / (1 + epoch // 3)  # by what a newcomer does not know before this step's update
         optimizer.step()
+        optimizer.zero_grad()
         if seen is not None:
             os.write(seen, f"{epoch} {int((samples == x[0]).all(1).nonzero()[0]) // 4}\n".encode())
         time.sleep(PAUSE_S)

@@ -27,7 +27,7 @@ generator = torch.Generator().manual_seed(3)
 samples, targets = torch.randn(301, 20, generator=generator), torch.randn(301, 1, generator=generator)
 for epoch in range(3):
     order = torch.randperm(301, generator=torch.Generator().manual_seed(epoch))[:300]
-    for chosen in order.split(16):
+    for chosen in order.split(int(sys.argv[2])):
         optimizer.zero_grad()
         (model(samples[chosen]) - targets[chosen]).square().mean().backward()
         nn.utils.clip_grad_norm_(model.parameters(), 0.5)
@@ -89,7 +89,6 @@ REFUSED = {
     "ignored": "parameter '0.weight' is whole in each process of the replica, whose gradients would differ",
     "tensor parallel": "parameter '0.weight' is divided, but not by fully_shard(), which averages the gradients of others over 2 processes "
                        "with different batches; let it divide all",
-    "accumulation": "accumulation is not possible in a replica of several processes",
     "session": "this process belongs to a replica of several; its session is that of elastictrain.torch.elastic()",
     "late": "replica() comes first in a program",
     "seeds": "the processes of a replica divide their data alike, but process 1 has seed 1 and process 0 0",
@@ -104,16 +103,13 @@ REFUSED_SCRIPTS = {
            "--per-replica",
     "fsdp1": "torch's FullyShardedDataParallel is not possible in replicas of several processes",
     "mesh": "this script divides its model over 3 processes, and its replica has 2. Start the run with --per-replica 3",
-    "accumulation": "this script makes one update from several batches of a loader (set_requires_gradient_sync), which is not possible "
-                    "in replicas of several processes. Make the batches larger",
-    "setting": "this script makes one update from several batches of a loader, as 'grad_accum_steps' says, which is not possible",
+    "accumulation": "this script makes one update from several batches. Start it with ELASTICTRAIN_ACCUMULATION=N",
     "assigned": "the gradients of this backward pass would not be averaged",
     "no root": "this script divides several modules by fully_shard() or parallelize_module() (FSDPLinear, FSDPLinear, FSDPLinear) and none that contains them",
 }
 
 REFUSED_WITH_ACCELERATE = {
     "whole": "this script's Accelerator does not divide its model by FSDP2, and in replicas of several processes it has to",
-    "accumulation": "this script makes one update from several batches of a loader, which is not possible in replicas",
     "splits": "this script's Accelerator has split_batches=True",
     "dispatches": "this script's Accelerator has dispatch_batches=True",
 }
@@ -188,6 +184,12 @@ def others_of(pid):
     return [int(child) for child in subprocess.run(["pgrep", "-P", str(pid)], capture_output=True, text=True).stdout.split()]
 
 
+def apart_from_one_process(saved, batch=16):
+    """By how much a model is another one than that of one process with batches of this size."""
+    done = subprocess.run([PYTHON, "-c", REFERENCE, saved, str(batch)], capture_output=True, text=True, check=True)
+    return float(done.stdout)
+
+
 @unittest.skipIf(PYTHON is None, WHY_NOT)
 class Replicas(Case):
     def test_two_of_two_processes_train_the_model_of_one_process(self):
@@ -197,8 +199,15 @@ class Replicas(Case):
                 run.wait_no_processes()
                 self.assert_audit_clean(run)
             self.assertEqual(re.findall(r"epoch \d: (\d+) samples", run.text()), ["300"] * 3, "all but less than a unit")
-            apart = subprocess.run([PYTHON, "-c", REFERENCE, saved.name], capture_output=True, text=True, check=True).stdout
-            self.assertLess(float(apart), 1e-5)
+            self.assertLess(apart_from_one_process(saved.name), 1e-5)
+
+    def test_an_update_is_made_from_several_batches(self):
+        """Those at the end of an epoch have two samples and one."""
+        with tempfile.NamedTemporaryFile(suffix=".pt") as saved:
+            with torch_run(replica_job((2, 2, 2)), ET_SAVED=saved.name, ET_ACCUMULATION=2) as run:
+                self.assertEqual(run.wait(START_S), 0, run.text()[-2000:])
+                self.assert_audit_clean(run)
+            self.assertLess(apart_from_one_process(saved.name, 32), 1e-5)
 
     def test_replicas_come_go_and_die_and_nobody_else_notices(self):
         with torch_run(replica_job((1, 2, 3)), ET_EPOCHS=1000000, ET_PAUSE_S=0.02) as run:
@@ -298,17 +307,30 @@ class Scripts(Case):
                 run.wait_no_processes()
                 self.assert_audit_clean(run)
             self.assertEqual(re.findall(r"epoch (\d): error", run.text()), ["0", "1", "2"], "one of the replicas prints")
-            saved = os.path.join(folder, "whole.pt")
-            apart = subprocess.run([PYTHON, "-c", REFERENCE, saved], capture_output=True, text=True, check=True).stdout
-            self.assertLess(float(apart), 1e-5)
+            self.assertLess(apart_from_one_process(os.path.join(folder, "whole.pt")), 1e-5)
             self.assertEqual(sorted(os.listdir(os.path.join(folder, "parts"))), [".metadata", "__0_0.distcp", "__1_0.distcp"])
             for name in ("log-0.txt", "log-1.txt", "appended-0.txt", "appended-1.txt"):
                 with open(os.path.join(folder, name)) as log:
                     self.assertEqual(log.read(), "epoch 0\nepoch 1\nepoch 2\n", name)
 
+    def test_an_update_is_made_from_several_batches(self):
+        for name, variables in (("all reduced", {}), ("the last one reduced", {"ET_NO_SYNC": "1"})):
+            with self.subTest(name), tempfile.TemporaryDirectory() as folder:
+                with script_run((2, 2, 2), {"ET_FOLDER": folder, "ET_ACCUMULATION": 2, **variables}) as run:
+                    self.assertEqual(run.wait(START_S), 0, run.text()[-2000:])
+                    self.assert_audit_clean(run)
+                self.assertIn("a step has 2 of them, as 'grad_accum_steps' says", run.text())
+                self.assertLess(apart_from_one_process(os.path.join(folder, "whole.pt"), 32), 1e-5)
+
     def test_replicas_come_go_and_die(self):
+        self.come_go_and_die({})
+
+    def test_replicas_that_accumulate_come_go_and_die(self):
+        self.come_go_and_die({"ET_ACCUMULATION": 3, "ET_NO_SYNC": "1"})
+
+    def come_go_and_die(self, variables):
         with tempfile.TemporaryDirectory() as folder:
-            with script_run((1, 1, 2), {"ET_FOLDER": folder, "ET_EPOCHS": 1000000, "ET_PAUSE_S": 0.005}) as run:
+            with script_run((1, 1, 2), {"ET_FOLDER": folder, "ET_EPOCHS": 1000000, "ET_PAUSE_S": 0.005, **variables}) as run:
                 run.wait_size(1, START_S)
                 run.wait_more_steps(20)
                 run.do("resize", run.name, 2)
@@ -475,8 +497,7 @@ class Accelerate(Case):
                 self.assertEqual(run.wait(START_S), 0, run.text()[-2000:])
                 run.wait_no_processes()
                 self.assert_audit_clean(run)
-            apart = subprocess.run([PYTHON, "-c", REFERENCE, saved], capture_output=True, text=True, check=True).stdout
-            self.assertLess(float(apart), 1e-5)
+            self.assertLess(apart_from_one_process(saved), 1e-5)
         said = re.findall(r"epoch (\d): error [\d.]+ of (\d+), units (\d+)", run.text())
         self.assertEqual(said, [("0", "64", "76"), ("1", "64", "152"), ("2", "64", "228")], "19 steps an epoch, of 4 processes")
 

@@ -199,6 +199,12 @@ def divided_parameters(model: Any) -> List[Any]:
     return [*(part.sharded_param for part in parts), *others]
 
 
+def gathered_parameters(model: Any) -> List[torch.Tensor]:
+    """Those that are trained of the whole ones which fully_shard() has made for passes until now; they stay the same objects."""
+    parts = [getattr(part, "_unsharded_param", None) for group in _groups_of_fsdp(model) for part in group.fsdp_params]
+    return [part for part in parts if part is not None and part.requires_grad]
+
+
 def tensors_of(value: Any) -> List[torch.Tensor]:
     """In a batch, or in the inputs of a model."""
     if isinstance(value, torch.Tensor):

@@ -20,7 +20,7 @@ from torch.futures import Future
 from . import _exchange, _layout, _replica
 from ._group_board import own_rank
 from ._imports import after_import
-from ._script import ACCUMULATES_IN_REPLICA, script
+from ._script import ACCUMULATES, script
 from ._turns import Turns
 from .progress._hook import is_own_file
 from .. import _replica as _processes
@@ -249,8 +249,8 @@ def _watch_accumulation(module: Any) -> None:
 
     @functools.wraps(original)
     def set_requires_gradient_sync(self: Any, requires_gradient_sync: bool, *arguments: Any, **named: Any) -> None:
-        if not requires_gradient_sync and script.counts_samples:
-            raise ElasticError(ACCUMULATES_IN_REPLICA.format(" (set_requires_gradient_sync)"))
+        if not requires_gradient_sync and script.run is not None and script.counts_samples and script.run.accumulation == 1:
+            raise ElasticError(ACCUMULATES)
         original(self, requires_gradient_sync, *arguments, **named)
 
     module.FSDPModule.set_requires_gradient_sync = set_requires_gradient_sync

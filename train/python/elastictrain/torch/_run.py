@@ -70,6 +70,7 @@ class ElasticRun:
         self._buffers = self._rehearse(plan)
         self._gradients = Gradients(session, self.accumulation, _model.trained(plan.model, plan.optimizers))
         self._share_state(plan)
+        self._follow_passes(plan.model)
         self._companion = Companion(session, self._gradients, self._buffers, self._state, Likeness(self._state.tensors), device)
         self._gradients.before_end, self._gradients.after_end = self._send_companion, self._take_companion
         session.set_data(sample_count=self._size, epochs=plan.data.epochs, batch=plan.samples_of_batch,
@@ -84,9 +85,6 @@ class ElasticRun:
         if self._replica is None:
             refuse_divided(plan.model)
             return None
-        if self.accumulation > 1:
-            raise ElasticError("accumulation is not possible in a replica of several processes; use `with run.no_sync():` around all "
-                               "but the last backward pass, or a larger batch")
         return _layout.of_model(_model.trained(plan.model, plan.optimizers), plan.model, self.session, self._replica)
 
     def _open_data(self, plan: Plan) -> None:
@@ -110,6 +108,11 @@ class ElasticRun:
         if not plan.data.drop_last and not _trial.has_compiled():
             self._samples = self._samples[:max(FEWEST_SAMPLES, plan.min_local_samples // self.accumulation)]
         return buffers
+
+    def _follow_passes(self, model: Any) -> None:
+        if self.layout is not None and self.accumulation > 1:
+            follow = torch.compiler.disable(lambda *_: self._gradients.follow_passes(_layout.gathered_parameters(model)))
+            self._hooks.append(model.register_forward_hook(follow))
 
     def _share_state(self, plan: Plan) -> None:
         self._optimizers = plan.optimizers

@@ -37,8 +37,6 @@ ACCUMULATES = ("this script makes one update from several batches. Start it with
                "batches, so that each step has as many")
 iterate = DataLoader.__iter__
 
-ACCUMULATES_IN_REPLICA = ("this script makes one update from several batches of a loader{}, which is not possible in replicas of several "
-                          "processes. Make the batches larger")
 TWO_LOADERS = "this script trains on the batches of two loaders; the samples of one can be counted. Join their datasets"
 
 
@@ -281,8 +279,6 @@ class Script:
         counted, setting = _sampling.counted(loader), ""
         if not self.accumulation and not self.has_adapter:
             self.accumulation, setting = _accumulation.find(_frames.frames())
-        if self.accumulation > 1 and _replica.current() is not None:
-            raise ElasticError(ACCUMULATES_IN_REPLICA.format(f", as '{setting}' says" if setting else ""))
         data = Data(counted.batch, MANY_EPOCHS, counted.is_shuffled, drop_last=counted.drop_last,
                     accumulation=max(1, self.accumulation), loader=_loader.options_of(loader))
         run = self._make(counted.dataset, data, warm_up, counted.order)
