@@ -4,24 +4,20 @@ import os
 import time
 
 import torch
-from accelerate import Accelerator, FullyShardedDataParallelPlugin
+from accelerate import Accelerator, DataLoaderConfiguration, FullyShardedDataParallelPlugin
 from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 
 FAULT, EPOCHS = os.environ.get("ET_FAULT"), int(os.environ.get("ET_EPOCHS", "3"))
 PAUSE_S = float(os.environ.get("ET_PAUSE_S", "0"))
-OPTIONS = {"accumulation": {"gradient_accumulation_steps": 2}, "dispatches": {"dispatch_batches": True},
-           "splits": {"split_batches": True}}.get(FAULT, {})
+OPTIONS = {"dispatches": {"dispatch_batches": True}, "splits": {"split_batches": True}}.get(FAULT, {})
 
 
 def main():
     plugin = FullyShardedDataParallelPlugin(fsdp_version=2, auto_wrap_policy="size_based_wrap", min_num_params=100)
-    if "dispatch_batches" in OPTIONS or "split_batches" in OPTIONS:
-        from accelerate import DataLoaderConfiguration
-        options = {"dataloader_config": DataLoaderConfiguration(**OPTIONS)}
-    else:
-        options = OPTIONS
-    accelerator = Accelerator(cpu=True, fsdp_plugin=None if FAULT == "whole" else plugin, **options)
+    accelerator = Accelerator(cpu=True, fsdp_plugin=None if FAULT == "whole" else plugin,
+                              gradient_accumulation_steps=int(os.environ.get("ET_ACCUMULATION", "1")),
+                              dataloader_config=DataLoaderConfiguration(**OPTIONS))
     torch.manual_seed(1)
     model = nn.Sequential(nn.Linear(20, 33), nn.Tanh(), nn.Linear(33, 31), nn.LayerNorm(31), nn.Tanh(), nn.Linear(31, 1))
     optimizer = torch.optim.AdamW(model.parameters(), lr=0.01)

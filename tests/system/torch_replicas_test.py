@@ -11,12 +11,10 @@ import unittest
 
 import harness
 from harness import Case, pids, wait_until
-from torch_frameworks_test import lacks
 from torch_test import END_S, HERE, PYTHON, START_S, WHY_NOT, torch_job, torch_python, torch_run
 
-PROGRAM, SCRIPT, TENSOR_PROGRAM, TENSOR_SCRIPT, ACCELERATE_SCRIPT = (os.path.join(HERE, name) for name in (
-    "torch_replica.py", "torch_replica_script.py", "torch_tensor_parallel.py", "torch_tensor_parallel_script.py",
-    "accelerate_replica_script.py"))
+PROGRAM, SCRIPT, TENSOR_PROGRAM, TENSOR_SCRIPT = (os.path.join(HERE, name) for name in (
+    "torch_replica.py", "torch_replica_script.py", "torch_tensor_parallel.py", "torch_tensor_parallel_script.py"))
 REFERENCE = """
 import sys, torch
 from torch import nn
@@ -108,11 +106,6 @@ REFUSED_SCRIPTS = {
     "no root": "this script divides several modules by fully_shard() or parallelize_module() (FSDPLinear, FSDPLinear, FSDPLinear) and none that contains them",
 }
 
-REFUSED_WITH_ACCELERATE = {
-    "whole": "this script's Accelerator does not divide its model by FSDP2, and in replicas of several processes it has to",
-    "splits": "this script's Accelerator has split_batches=True",
-    "dispatches": "this script's Accelerator has dispatch_batches=True",
-}
 REFUSED_TENSOR_PARALLEL = {
     "unequal": "the value of parameter 'outer.weight', which processes 0 and 1 of this replica both hold in all, differs between them",
     "part of a layer": "the gradient of parameter 'norm.weight', which processes 0 and 1 of this replica both hold in all, differs",
@@ -480,69 +473,6 @@ class Scripts(Case):
                     self.assertEqual(run.wait(START_S), 1, run.text()[-2000:])
                     self.assertIn(sentence, run.text())
                     run.wait_no_processes()
-
-
-def accelerate_run(workers, variables, **sections):
-    config = torch_job(workers, ("-m", "elastictrain.torch", ACCELERATE_SCRIPT), **sections)
-    config["batch"]["per_worker"], config["workers"]["per_replica"] = 4, 2
-    return torch_run(config, **variables)
-
-
-@unittest.skipIf(lacks("accelerate"), lacks("accelerate"))
-class Accelerate(Case):
-    def test_two_of_two_processes_train_the_model_of_one_process(self):
-        with tempfile.TemporaryDirectory() as folder:
-            saved = os.path.join(folder, "whole.pt")
-            with accelerate_run((2, 2, 2), {"ET_SAVED": saved}) as run:
-                self.assertEqual(run.wait(START_S), 0, run.text()[-2000:])
-                run.wait_no_processes()
-                self.assert_audit_clean(run)
-            self.assertLess(apart_from_one_process(saved), 1e-5)
-        said = re.findall(r"epoch (\d): error [\d.]+ of (\d+), units (\d+)", run.text())
-        self.assertEqual(said, [("0", "64", "76"), ("1", "64", "152"), ("2", "64", "228")], "19 steps an epoch, of 4 processes")
-
-    def test_replicas_come_go_and_die(self):
-        with accelerate_run((1, 1, 2), {"ET_EPOCHS": 1000000, "ET_PAUSE_S": 0.005}) as run:
-            run.wait_size(1, START_S)
-            run.wait_more_steps(20)
-            run.do("resize", run.name, 2)
-            run.wait_size(2, START_S)
-            run.wait_more_steps(20)
-            for place, victim_of in ((1, lambda pid: others_of(pid)[0]), (0, lambda pid: pid)):
-                replica = pids(run.status())[place]
-                os.kill(victim_of(replica), signal.SIGKILL)
-                run.wait_status(lambda s: s.get("world_size") == 2 and replica not in pids(s), START_S, "the replacement")
-                run.wait_more_steps(20)
-            run.do("resize", run.name, 1)
-            run.wait_size(1, START_S)
-            run.wait_more_steps(20)
-            run.do("stop", run.name, timeout=60)
-            run.wait(END_S)
-            run.wait_no_processes()
-            self.assert_audit_clean(run)
-        epochs = [int(epoch) for epoch in re.findall(r"epoch (\d+): error", run.text())]
-        self.assertEqual(epochs, sorted(set(epochs)), "each is printed once at most")
-
-    def test_a_stopped_run_goes_on(self):
-        with tempfile.TemporaryDirectory() as checkpoints:
-            with accelerate_run((1, 1, 2), {"ET_EPOCHS": 20, "ET_PAUSE_S": 0.01},
-                                checkpoint={"directory": checkpoints, "interval_steps": 10, "resume": True}) as run:
-                run.wait_checkpoint(checkpoints, 60, START_S)
-                run.lose_everything()
-                run.resume()
-                self.assertEqual(run.wait(END_S), 0, run.text()[-2000:])
-                run.wait_no_processes()
-                self.assert_audit_clean(run)
-            epochs = [int(epoch) for epoch in re.findall(r"epoch (\d+): error", run.text())]
-            self.assertEqual(sorted(set(epochs)), list(range(20)))
-            self.assertLess(len(epochs), 24, "it goes on in its loop")
-
-    def test_what_cannot_be_ends_with_a_sentence(self):
-        for fault, sentence in REFUSED_WITH_ACCELERATE.items():
-            with self.subTest(fault), accelerate_run((1, 1, 1), {"ET_FAULT": fault}) as run:
-                self.assertEqual(run.wait(START_S), 1, run.text()[-2000:])
-                self.assertIn(sentence, run.text())
-                run.wait_no_processes()
 
 
 def tensor_run(workers, data, variables, **sections):

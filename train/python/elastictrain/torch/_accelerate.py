@@ -18,8 +18,8 @@ from ._script import script
 from ..errors import ElasticError
 
 ONLY_DIVIDED = ("this script's Accelerator does not divide its model by FSDP2, and in replicas of several processes it has to: give it "
-                "FullyShardedDataParallelPlugin(fsdp_version=2), or ACCELERATE_USE_FSDP=true and FSDP_VERSION=2 in its environment; or "
-                "start the run without --per-replica")
+                "FullyShardedDataParallelPlugin(fsdp_version=2), or ACCELERATE_USE_FSDP=true and FSDP_VERSION=2 in its environment, and "
+                "transformers' Trainer fsdp=True; or start the run without --per-replica")
 SPLITS = ("this script's Accelerator has split_batches=True, which divides a batch among the processes; in replicas of several processes "
           "batch_size is that of one process. Leave it out")
 DISPATCHES = ("this script's Accelerator has dispatch_batches=True, where one process draws for the others; in replicas of several "

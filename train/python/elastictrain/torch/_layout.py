@@ -91,15 +91,19 @@ class Layout:
         inside = "sum" if operation == "mean" else operation
         if inside not in _OPERATIONS:
             raise ValueError(f"values can be reduced by mean, {', '.join(_OPERATIONS)}, not by {operation!r}")
-        if not self.is_first_of_batch and inside in _NEUTRAL:
-            values.fill_(_NEUTRAL[inside])
-        dist.all_reduce(values, _OPERATIONS[inside])
+        self.reduce_in_replica(values, inside)
         if self._here.is_first:
             _exchange.reduce(self._session, values, operation)
         dist.broadcast(values, 0)
         if operation == "mean":
             values.copy_(values / self.data_size if values.is_floating_point() else
                          torch.div(values, self.data_size, rounding_mode="trunc"))
+
+    def reduce_in_replica(self, values: torch.Tensor, operation: str) -> None:
+        """The same over those of this replica, by sum, max, min or product."""
+        if not self.is_first_of_batch and operation in _NEUTRAL:
+            values.fill_(_NEUTRAL[operation])
+        dist.all_reduce(values, _OPERATIONS[operation])
 
 
 _OPERATIONS = {"sum": dist.ReduceOp.SUM, "max": dist.ReduceOp.MAX, "min": dist.ReduceOp.MIN, "product": dist.ReduceOp.PRODUCT}

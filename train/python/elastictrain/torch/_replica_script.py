@@ -148,7 +148,6 @@ _DIVIDING = {
 _REFUSED = {
     "torch.distributed.fsdp.fully_sharded_data_parallel": "FullyShardedDataParallel",
     "torch.distributed.pipelining.schedules": "_PipelineSchedule",
-    "transformers.trainer": "Trainer",
     "lightning.pytorch.trainer.trainer": "Trainer",
     "pytorch_lightning.trainer.trainer": "Trainer",
     "lightning.fabric.fabric": "Fabric"}
@@ -190,6 +189,9 @@ class ShardedModel:
                         for parameter in self.parameters() if parameter.requires_grad]
 
     training = property(lambda self: self.module.training)
+
+    def train(self) -> None:
+        self.module.train()
 
     def parameters(self) -> Any:
         return iter(_layout.divided_parameters(self.module))

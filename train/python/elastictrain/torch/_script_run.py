@@ -341,14 +341,20 @@ class ScriptRun(ElasticRun):
 
     def share_of_items(self, own: Any) -> Any:
         """For a loss that is a sum over this worker's items (tokens): the number to divide it by, so that the mean over all
-        samples is the sum over all items by their number. Counts a factor of the world size in the loss."""
+        samples is the sum over all items by their number. Counts a factor of the world size in the loss; in a replica of several
+        processes that is the number of its batches."""
         batch = self._batch
         assert batch is not None
         self._gradients.weigh_alike()
         total = torch.tensor([float(own) if batch.local_samples else 0.0], dtype=torch.float64)
-        self.reduce_anywhere(total, "sum")
+        if self.layout is None:
+            self.reduce_anywhere(total, "sum")
+        else:
+            self.layout.reduce_in_replica(total, "sum")
+            total = torch.stack(_exchange.gather_tensors(self.gather, total)).sum()
         share = batch.local_samples / max(1, batch.global_samples)
-        return own * 0 + float(total) * share * self.world_size if batch.local_samples else own
+        factor = self.world_size if self.layout is None else 1
+        return own * 0 + float(total) * share * factor if batch.local_samples else own
 
     # --- Updates, and exchanges behind them
 

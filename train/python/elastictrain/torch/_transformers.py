@@ -1,7 +1,7 @@
 """transformers.Trainer in a script that changes nothing.
 
 An epoch ends with its data, whatever the number of steps. Without `max_steps`, the schedule advances with the samples that
-were used: its unit is one batch of one worker, as accelerate counts.
+were used: its unit is one batch of one worker, as accelerate counts. A replica of several processes is one worker.
 """
 
 import functools
@@ -12,8 +12,10 @@ from typing import Any, Callable, Dict, Optional
 import torch
 
 from ._imports import after_import
+from . import _replica_script
 from ._script import script
 from ._side_effects import is_silent
+from .. import _replica
 from ..errors import ElasticError
 
 REPLICATED = ("global_step", "max_steps", "epoch", "best_metric", "best_global_step", "best_model_checkpoint")
@@ -26,6 +28,22 @@ def install() -> None:
     after_import("transformers.trainer_callback", _change_callbacks)
 
 
+def install_in_replica() -> None:
+    """Of several processes."""
+    install()
+    after_import("transformers.training_args", lambda module: _follow_replica(module.TrainingArguments, "should_save", "should_log"))
+    after_import("transformers.trainer", lambda module: _follow_replica(module.Trainer, "is_world_process_zero", "is_local_process_zero"))
+
+
+def _follow_replica(kind: Any, *names: str) -> None:
+    """What the first process of each replica says of itself, that of the first replica alone does."""
+    for name in names:
+        held = getattr(kind, name)
+        original = getattr(held, "fget", held)
+        changed = functools.wraps(original)(lambda own, original=original: original(own) and not _replica_script.is_quiet())
+        setattr(kind, name, property(changed) if isinstance(held, property) else changed)
+
+
 def _change_callbacks(module: Any) -> None:
     for name in ("is_world_process_zero", "is_local_process_zero"):
         setattr(module.TrainerState, name, property(lambda self: events.is_first, lambda self, _: None))
@@ -36,7 +54,8 @@ def _change_callbacks(module: Any) -> None:
 
 def _is_first() -> bool:
     """Not before it is a member, also where it comes in place of the first one: the others have made and shown what it would."""
-    return script.rank == 0 and not is_silent()
+    here = _replica.current()
+    return script.rank == 0 and not is_silent() and (here is None or here.is_first)
 
 
 class _Events:
@@ -201,7 +220,9 @@ class _Progress:
 
     @property
     def _size(self) -> int:
-        return len(self._trainer.train_dataset)
+        """Of an epoch. In a replica of several processes what counts as a sample is one of each of them."""
+        layout = script.run.layout if script.run is not None else None
+        return len(self._trainer.train_dataset) // (1 if layout is None else layout.data_size)
 
     @property
     def _is_shifted(self) -> bool:
