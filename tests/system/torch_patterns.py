@@ -59,6 +59,8 @@ def wrapped(model):
     if PATTERN == "fully-shard":
         return sharded(model)
     model = nn.SyncBatchNorm.convert_sync_batchnorm(model) if PATTERN == "sync-batchnorm" else model
+    if PATTERN == "evaluation-mode":  # as models are that come from a hub
+        model.eval()
     model = DDP(model, **OPTIONS.get(PATTERN, {}))
     if PATTERN == "hook":
         model.register_comm_hook(None, default_hooks.bf16_compress_hook)
@@ -96,7 +98,8 @@ def update(model, optimizer, scaler, images, labels, number):
 
 
 def train(model, optimizer, scaler, loader):
-    model.train()
+    if PATTERN != "evaluation-mode":
+        model.train()
     for number, (images, labels) in enumerate(loader):
         update(model, optimizer, scaler, images, labels, number)
 

@@ -12,7 +12,8 @@ from harness import Case, Run, pids
 from torch_frameworks_test import script_job
 from torch_test import END_S, PYTHON, START_S, WHY_NOT, torch_python, torch_run
 
-WORKS = ("plain", "hook", "accumulation", "logged", "join", "join-class", "unused", "static", "mixed", "weighted", "stream", "closure")
+WORKS = ("plain", "hook", "accumulation", "logged", "join", "join-class", "unused", "static", "mixed", "weighted", "stream", "closure",
+         "evaluation-mode")
 REFUSED = {
     "fsdp": "as FSDP, pipelines and process groups of parts of the workers do",
     "fully-shard": "as FSDP, pipelines and process groups of parts of the workers do",
@@ -46,6 +47,7 @@ class Scripts(Case):
             run.wait_no_processes()
             self.assert_audit_clean(run)
             self.assertIn(f"done {pattern}", run.text())
+            self.assertEqual("counts once in an epoch" in run.text(), pattern != "stream")
 
     def test_a_second_loader_beside_that_of_the_run(self):
         """Who joins such a script must meet the others in its first loop, and may not; those who are there train on."""

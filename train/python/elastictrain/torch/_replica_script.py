@@ -176,6 +176,7 @@ class ShardedModel:
 
     def __init__(self, module: nn.Module) -> None:
         self.module = module
+        self.begins_in_evaluation_mode = not module.training
         self.require_backward_grad_sync = True
         self.hook = module.register_forward_pre_hook(lambda _, *inputs: self._before_pass(inputs), prepend=True, with_kwargs=True)
         self.watches: List[Any] = []

@@ -66,6 +66,7 @@ class Script:
         self._epoch = -1  # the script's, counted by its passes over the training loader, where it has an adapter
         self.opened: Any = _streams.Opened(self._may_train)  # or _turns.Turns
         self._is_making = False  # a run
+        self._was_in_training_mode = False  # the model, in a pass
         self._updated_alone = False  # with gradients of this worker only
 
     # --- Figures
@@ -160,7 +161,12 @@ class Script:
         return model is not None and model.training and model.module.training
 
     def _is_in_training_mode(self) -> bool:
-        return torch.is_grad_enabled() and self.has_model_in_training
+        return torch.is_grad_enabled() and (self.has_model_in_training or self._trains_in_evaluation_mode)
+
+    @property
+    def _trains_in_evaluation_mode(self) -> bool:
+        """As a script does that never calls train() of a model which from_pretrained() has made."""
+        return self.model is not None and self.model.begins_in_evaluation_mode and not self._was_in_training_mode
 
     def _may_train(self) -> bool:
         """On what it iterates over now."""
@@ -247,6 +253,7 @@ class Script:
         """A forward pass of the DDP model begins."""
         if not torch.is_grad_enabled() or self.is_forwarding:
             return
+        self._was_in_training_mode |= self.model.module.training
         if self.run is None and self.is_initialized and self._optimizers():
             self.run = self._make_own()
         if self.run is not None and self._loader is None:

@@ -23,6 +23,7 @@ class ElasticModel(nn.Module):
             raise ElasticError("this script gives DistributedDataParallel a process group of its own; only all workers "
                                "together can be made elastic")
         self.module = module
+        self.begins_in_evaluation_mode = not module.training
         self.require_backward_grad_sync = True  # as in torch's: whether the gradients of the next pass are to be averaged
         self._known: Dict[Any, Any] = {}
         script.model = self
