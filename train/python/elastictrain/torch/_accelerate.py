@@ -50,6 +50,11 @@ def _change_state(module: Any) -> None:
         state.local_process_index = _live(lambda: script.local_rank)
     module.PartialState.use_distributed = property(lambda self: True)
     module.PartialState.is_local_main_process = property(lambda self: script.is_first_on_host)
+    _choose_gloo(module)
+
+
+def _choose_gloo(module: Any) -> None:
+    """Where accelerate would not be distributed: on CPUs that nothing names."""
     choose = module.PartialState._prepare_backend
 
     @functools.wraps(choose)
@@ -84,6 +89,7 @@ def _change_state_of_replica(module: Any) -> None:
     save, that of the first one does once they train; before, each needs its own, which gives its weights to the others."""
     from . import _replica_script
 
+    _choose_gloo(module)
     construct = module.PartialState.__init__
 
     @functools.wraps(construct)
