@@ -123,6 +123,14 @@ Status DeviceSide::fill_zero(void* data, std::size_t bytes, void* stream) {
   return cuda.check(cuda.fill_bytes(address, 0, bytes, stream), "clear a gradient");
 }
 
+Status DeviceSide::copy(void* into, const void* from, std::size_t bytes, void* stream) {
+  const device::Device::Scope scope(*device_);
+  const auto& cuda = device_->cuda();
+  const auto target = reinterpret_cast<device::DevicePointer>(into);
+  const auto source = reinterpret_cast<device::DevicePointer>(from);
+  return cuda.check(cuda.copy_on_device(target, source, bytes, stream), "keep a gradient");
+}
+
 void* CopiesArea::of_bucket(std::size_t index, std::size_t bytes) {
   const std::size_t rounded = (bytes + kCopyAlignment - 1) / kCopyAlignment * kCopyAlignment;
   if (index < pieces_.size() && pieces_[index].bytes == rounded) return begin_ + pieces_[index].begin;

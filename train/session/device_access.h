@@ -107,6 +107,8 @@ class DeviceSide {
   std::optional<DeviceTimes::Time> input_time(std::size_t index) { return times_->of(mark(index).input); }
   std::optional<DeviceTimes::Time> sum_time(std::size_t index);
   Status fill_zero(void* data, std::size_t bytes, void* stream);
+  // Of device memory, behind the work that `stream` holds.
+  Status copy(void* into, const void* from, std::size_t bytes, void* stream);
   // The memory for copies of a step's gradients, `bytes` in all: the program's, or, if `memory` is null, this object's
   // as soon as make_room() is called. Before start().
   void plan_copies(std::size_t bytes, void* memory);

@@ -56,6 +56,13 @@ void HostGradients::prepare_input(const OpenStep& step, Bucket& bucket, comm::Re
   options.scale = step.division.my_weight();
 }
 
+void HostGradients::keep_input(Bucket& bucket) {
+  if (!may_repeat_) return;
+  reserve_copy(bucket);
+  std::ranges::copy(std::span(bucket.data, bucket.count), bucket.copy.begin());
+  bucket.copied = true;
+}
+
 Status HostGradients::reduce(OpenStep& step, Bucket& bucket) {
   return gate_.run("all-reduce", [&] { return sum(step, bucket); });
 }
@@ -170,6 +177,18 @@ Status DeviceGradients::reduce(OpenStep& step, Bucket& bucket) {
   Status status = gate_.run("all-reduce", [&] { return start(step, bucket); });
   is_summing_ = is_summing_ || status.ok();
   return status;
+}
+
+Status DeviceGradients::keep_input(Bucket& bucket) {
+  if (!host_.may_repeat()) return {};
+  const std::size_t bytes = bucket.bytes_on_device();
+  const auto keep = device_->keep(bucket.index, bytes);
+  if (!keep) return final_error(keep.error());
+  if (auto copied = device_->copy(*keep, bucket.begin_on_device(), bytes, bucket.stream); !copied)
+    return final_error(copied.error());
+  bucket.copied = true;
+  check(device_->mark_input(bucket.index, bucket.stream));
+  return await_input(bucket);
 }
 
 Status DeviceGradients::finish(OpenStep& step) {

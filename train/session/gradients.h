@@ -47,10 +47,13 @@ class HostGradients {
                 StepLane& lane)
       : may_repeat_(may_repeat), copies_(copies), assignment_(assignment), gate_(gate), lane_(lane) {}
 
+  bool may_repeat() const { return may_repeat_; }
   bool keeps_inputs() const { return may_repeat_ && assignment_.world_size() > 1; }
   // Touches the memory that the reduction needs, on the training thread, while earlier buckets are reduced. A joiner
   // does it while the others compute: its first batch is empty, and page faults in its second step would delay all.
   void prepare_memory(const OpenStep& step, Bucket& bucket);
+  // As the sum does that copies its input, before it begins.
+  void keep_input(Bucket& bucket);
   // The step's first sum in host memory carries the lane.
   Status reduce(OpenStep& step, Bucket& bucket);
 
@@ -98,6 +101,8 @@ class DeviceGradients {
   Clock::time_point sum_time(const OpenStep& step);  // of its last bucket
   // Starts the sum, behind its input if the data plane can queue it. Later work may be given to the device meanwhile.
   Status reduce(OpenStep& step, Bucket& bucket);
+  // As HostGradients::keep_input(); waits for the work that produces the gradient, and for the copy.
+  Status keep_input(Bucket& bucket);
   // Waits for all sums of the step. Call it after await_input(): what the program's streams hold is its computation.
   Status finish(OpenStep& step);
   // After the failure of another collective, whose communicator is being aborted: the memory of the sums is the

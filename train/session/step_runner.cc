@@ -10,11 +10,31 @@
 
 namespace elastictrain::session {
 
+namespace {
+
+// Where a program sums one memory several times in a step.
+bool writes_into_earlier(const OpenStep& step, const Bucket& bucket) {
+  if (!bucket.on_device) return false;
+  return std::any_of(step.buckets.begin(), step.buckets.begin() + static_cast<std::ptrdiff_t>(bucket.index),
+                     [&](const Bucket& earlier) { return earlier.on_device && earlier.shares_memory_with(bucket); });
+}
+
+}  // namespace
+
 Status BucketReducer::reduce(OpenStep& step, Bucket& bucket) {
   const bool is_gradient = bucket.kind == Bucket::Kind::kGradient;
   if (is_gradient && !bucket.on_device) return reduce_host_gradient(step, bucket);
   if (auto status = send_lane(step); !status) return status;
   return is_gradient ? parts_.device.reduce(step, bucket) : parts_.own_data.share(bucket);
+}
+
+Status BucketReducer::keep_input(const OpenStep& step, Bucket& bucket) {
+  const bool is_gradient = bucket.kind == Bucket::Kind::kGradient;
+  if (!is_gradient || step.averages || !step.has_samples() || bucket.copied) return {};
+  if (bucket.on_device) return parts_.device.keep_input(bucket);
+  NarrowGradients::widen(step, bucket);
+  parts_.host.keep_input(bucket);
+  return {};
 }
 
 // The lane rides on the step's first sum in host memory. If the program has none, the lane has a sum of its own.
@@ -158,11 +178,17 @@ Status StepRunner::repeat() {
   step_->is_local = false;  // all meet in what follows a loss
   step_->has_equal_state = false;
   step_->local_square_sum = step_->reduced_square_sum = 0;
+  for (auto& bucket : step_->buckets) {
+    if (auto kept = parts_.reducer.keep_input(*step_, bucket); !kept) return kept;
+  }
   if (parts_.handover.has_device_transfers()) {
     if (auto started = parts_.handover.start_device_transfers(); !started) return started;
   }
   for (auto& bucket : step_->buckets) {
-    if (auto status = parts_.reducer.reduce(*step_, bucket); !status) return finish_sums(status);
+    // A device queues what follows, whose input would be written into a sum that goes on.
+    Status status = writes_into_earlier(*step_, bucket) ? parts_.device.finish(*step_) : Status();
+    if (status) status = parts_.reducer.reduce(*step_, bucket);
+    if (!status) return finish_sums(status);
   }
   return finish_sums({});
 }

@@ -35,6 +35,9 @@ class BucketReducer {
   explicit BucketReducer(const Parts& parts) : parts_(parts) {}
 
   Status reduce(OpenStep& step, Bucket& bucket);
+  // Before a repetition: of a bucket whose sum has not begun. Its memory may be that of an earlier one, into which that
+  // one's sum is written again.
+  Status keep_input(const OpenStep& step, Bucket& bucket);
 
  private:
   Status reduce_host_gradient(OpenStep& step, Bucket& bucket);

@@ -40,9 +40,15 @@ DeviceArrays::DeviceArrays(Session& session, std::size_t count) {
   weights_ = made(device::DeviceMemory::allocate(device, bytes));
   momentum_ = made(device::DeviceMemory::allocate(device, bytes));
   gradient_ = made(device::DeviceMemory::allocate(device, bytes));
-  session.reserve_gradient_copies(bytes + 32);  // in two buckets
+  session.reserve_gradient_copies(bytes + 32);
   session.share_device_state("weights", weights_.as<void>(), bytes);
   session.share_device_state("momentum", momentum_.as<void>(), bytes);
+}
+
+DeviceArrays::DeviceArrays(std::size_t count, int ordinal) {
+  const auto device = made(device::Device::open(ordinal));
+  stream_ = made(device::Stream::create(device));
+  gradient_ = made(device::DeviceMemory::allocate(device, count * sizeof(float)));
 }
 
 void DeviceArrays::put_state(const std::vector<float>& weights, const std::vector<float>& momentum) {

@@ -13,8 +13,10 @@ namespace elastictrain::test {
 
 class DeviceArrays {
  public:
-  // Shares weights and momentum.
+  // Shares weights and momentum, and plans the copies of a gradient in two buckets.
   DeviceArrays(Session& session, std::size_t count);
+  // A gradient more, on the device that the session uses, `ordinal`.
+  DeviceArrays(std::size_t count, int ordinal);
 
   void put_state(const std::vector<float>& weights, const std::vector<float>& momentum);
   void get_state(std::vector<float>& weights, std::vector<float>& momentum);

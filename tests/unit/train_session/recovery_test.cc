@@ -1,10 +1,19 @@
 #include <doctest/doctest.h>
 
 #include <algorithm>
+#include <bit>
+#include <chrono>
 #include <cmath>
+#include <csignal>
+#include <cstdint>
+#include <cstdlib>
 #include <filesystem>
+#include <memory>
+#include <optional>
+#include <thread>
 #include <vector>
 
+#include "device_arrays.h"
 #include "fake_run.h"
 #include "supervisor/protocol/worker_messages.h"
 #include "train/state/sampler.h"
@@ -457,6 +466,79 @@ TEST_CASE("an agent reports the loss of its supervisor: all of its workers stop 
   run.tell_orphaned(workers[1]);
   run.wait_all_exited();
   for (const WorkerId worker : workers) CHECK(run[worker].exit_code == kExitStopped);
+}
+
+// Gradients that a program sums twice in a step, in one memory: of the host, or of a device if the workers use one.
+class TwoPasses {
+ public:
+  enum class Type { kFloat32, kBFloat16 };
+
+  TwoPasses(Type type, Step dies_in) : type_(type), dies_in_(dies_in) {}
+
+  void make_room() {
+    if (std::getenv("TEST_WORKER_DEVICE") != nullptr) device_.emplace(kCount, 0);
+  }
+
+  // The mean of the first pass is 1, to which every worker adds 2. A worker is lost before the second one in its step
+  // `dies_in`, of which the others hear meanwhile.
+  void run(Session& session, Step step) {
+    sum(session, 1, 0x3f80);
+    if (step == dies_in_) std::raise(SIGKILL);
+    if (step == 5) std::this_thread::sleep_for(std::chrono::milliseconds(500));
+    demand(sum(session, 3, 0x4040), "the second pass is not part of the mean");
+  }
+
+ private:
+  static constexpr std::size_t kCount = 1000;
+
+  // Whether the mean is the value that all have.
+  bool sum(Session& session, float value, std::uint16_t half) {
+    const bool narrow = type_ == Type::kBFloat16;
+    std::vector<float> values(kCount, narrow ? std::bit_cast<float>(std::uint32_t{half} << 16 | half) : value);
+    if (!device_) {
+      memory_ = values;
+      narrow ? session.all_reduce_async(memory_.data(), kCount, DataType::kBFloat16)
+             : session.all_reduce_async(memory_.data(), kCount);
+      session.wait_all_reduce();
+      return memory_.front() == values.front();
+    }
+    device_->put_gradient(values);
+    narrow ? session.all_reduce_device_async(device_->gradient(), kCount, DataType::kBFloat16, device_->stream())
+           : session.all_reduce_device_async(device_->gradient(), kCount, device_->stream());
+    session.wait_all_reduce();
+    std::vector<float> found(kCount);
+    device_->get_gradient(found);
+    return found.front() == values.front();
+  }
+
+  const Type type_;
+  const Step dies_in_;
+  std::vector<float> memory_;
+  std::optional<DeviceArrays> device_;
+};
+
+TestWorkerOptions with_two_passes(TwoPasses::Type type, Step dies_in = 0) {
+  TestWorkerOptions options;
+  const auto passes = std::make_shared<TwoPasses>(type, dies_in);
+  options.before_start = [passes](Session&) { passes->make_room(); };
+  options.in_step = [passes](Session& session, Step step) { passes->run(session, step); };
+  return options;
+}
+
+TEST_CASE("a worker dies between two sums of the same memory: what the others have added to the first one stays") {
+  for (const auto type : {TwoPasses::Type::kFloat32, TwoPasses::Type::kBFloat16}) {
+    for (const std::size_t survivors : {2, 1}) {
+      CAPTURE(type);
+      CAPTURE(survivors);
+      FakeRun run(with_two_passes(type));
+      auto workers = run.spawn_ready(survivors);
+      workers.push_back(run.spawn_ready(with_two_passes(type, 5)));
+      run.change_to(workers);
+      run.wait_exit(workers.back());
+      run.recover();
+      train_on_and_check(run);
+    }
+  }
 }
 
 TEST_CASE("without kept gradients a loss costs the step's samples a second pass, nothing else") {
