@@ -1,5 +1,5 @@
 """A script of somebody who knows torchrun: FSDP2 over copies by parts, evaluation, a log, checkpoints. ET_FAULT: what cannot be.
-ET_DATA: data of its own, in several forms; what each process has trained on is in the files seen-PID, in which elastictrain has no part.
+ET_ASKS: rank 0 asks for the length of its loader. ET_DATA: data of its own, in several forms; what each process has trained on is in the files seen-PID, in which elastictrain has no part.
 """
 
 import functools
@@ -136,6 +136,8 @@ def main():
 
     for epoch in range(EPOCHS):
         sampler.set_epoch(epoch)
+        if rank == 0 and "ET_ASKS" in os.environ:
+            len(loader)
         if OWN_DATA in ("next", "called"):
             one_by_one = own_batches(samples, targets)
             while True:

@@ -348,6 +348,17 @@ class Scripts(Case):
             norms = [float(norm) for norm in re.findall(r"norms ([\d.]+)", run.text())]
             self.assertEqual(norms, sorted(norms), "what the script adds up goes on")
 
+    def test_a_loop_is_as_long_in_the_process_that_asks_for_its_length_as_in_the_others(self):
+        with tempfile.TemporaryDirectory() as folder:
+            with script_run((1, 2, 2), {"ET_FOLDER": folder, "ET_PAUSE_S": 0.1, "ET_EPOCHS": 4, "ET_ASKS": 1}) as run:
+                run.wait_size(2, START_S)
+                run.wait_more_steps(3)
+                run.do("resize", run.name, 1)  # so that an epoch has more steps than were said
+                self.assertEqual(run.wait(END_S), 0, run.text()[-2000:])
+                run.wait_no_processes()
+                self.assert_audit_clean(run)
+        self.assertEqual(re.findall(r"epoch (\d): loss", run.text()), ["0", "1", "2", "3"])
+
     def test_replicas_take_turns_in_data_that_are_divided_by_rank(self):
         """Each batch is trained on once in an epoch, whoever comes and goes, but for those that a killed replica had."""
         for form in ("divided", "next", "streamed", "called"):

@@ -445,7 +445,10 @@ class ScriptRun(ElasticRun):
         is_longer = self._lengths.opened(self._place_in_data())
         if is_longer and not (self._stage is Stage.JOINED and self._is_newcomer):
             plane = self._aside if self._aside.is_open else self._plane
-            asked = plane.gather_bytes(b"%d" % self._lengths.is_asked)
+            is_asked = self._lengths.is_asked
+            if self._replica is not None:  # its first process alone may show the progress
+                is_asked = any(self.session.gathered(is_asked))
+            asked = plane.gather_bytes(b"%d" % is_asked)
             self._lengths.settle(b"1" in asked, self._place_in_data())
 
     def _start(self) -> None:
