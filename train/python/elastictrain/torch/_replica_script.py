@@ -11,6 +11,7 @@ import pathlib
 import shutil
 import sys
 import threading
+import weakref
 from typing import Any, Callable, List, Optional
 
 import torch
@@ -213,6 +214,8 @@ class ShardedModel:
             return
         if script.run is None and torch.is_grad_enabled():
             self._watch()
+        if torch.is_grad_enabled() and len(_unsynchronized) and any(part in _unsynchronized for part in self.module.modules()):
+            _refuse_accumulation()
         script.before_pass()
         run = script.run
         if run is not None and not script.counts_samples and torch.is_grad_enabled():
@@ -226,6 +229,7 @@ class ShardedModel:
 
 
 _divided: List[ShardedModel] = []  # those that no other one contains
+_unsynchronized: "weakref.WeakSet[nn.Module]" = weakref.WeakSet()  # whose gradients fully_shard() is not to average
 
 
 def _note_dividing(name: str) -> Callable[[Any], None]:
@@ -251,12 +255,20 @@ def _watch_accumulation(module: Any) -> None:
     original = module.FSDPModule.set_requires_gradient_sync
 
     @functools.wraps(original)
-    def set_requires_gradient_sync(self: Any, requires_gradient_sync: bool, *arguments: Any, **named: Any) -> None:
-        if not requires_gradient_sync and script.run is not None and script.counts_samples and script.run.accumulation == 1:
-            raise ElasticError(ACCUMULATES)
-        original(self, requires_gradient_sync, *arguments, **named)
+    def set_requires_gradient_sync(self: Any, requires_gradient_sync: bool, *, recurse: bool = True) -> None:
+        if not requires_gradient_sync and script.run is not None and script.run.is_in_pass:
+            _refuse_accumulation()
+        original(self, requires_gradient_sync, recurse=recurse)
+        for part in self.modules() if recurse else [self]:
+            _unsynchronized.discard(part) if requires_gradient_sync else _unsynchronized.add(part)
 
     module.FSDPModule.set_requires_gradient_sync = set_requires_gradient_sync
+
+
+def _refuse_accumulation() -> None:
+    """In a pass. Behind one a script may say what is not so in the next one, as Lightning Fabric's no_backward_sync(enabled=False) does."""
+    if script.run is not None and script.counts_samples and script.run.accumulation == 1:
+        raise ElasticError(ACCUMULATES)
 
 
 def _note(module: nn.Module) -> None:
