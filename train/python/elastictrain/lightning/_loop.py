@@ -1,22 +1,45 @@
 """Lightning's fit loop over the batches of a run: an epoch ends with its data, not with a number of batches."""
 
 import enum
+import os
 from typing import Any, Dict, Iterator, Optional
 
 from lightning.pytorch.loops.fetchers import _DataFetcher
 from lightning.pytorch.loops.fit_loop import _FitLoop
 from lightning.pytorch.loops.training_epoch_loop import _TrainingEpochLoop
-from torch.utils.data import DataLoader
+from torch.utils.data import DataLoader, IterableDataset
 
 from ..errors import ElasticError
 from ..torch._script import script
 from ..torch._script_run import Epoch
 
 
-def replace(trainer: Any) -> None:
-    """In place, with the limits and the progress that the loops have."""
+def prepare(trainer: Any) -> None:
+    """Replaces its loops in place, with the limits and the progress that they have."""
+    _refuse(trainer)
+    trainer.num_sanity_val_steps = 0  # a worker that joins later would make them alone
     trainer.fit_loop.__class__ = FitLoop
     trainer.fit_loop.epoch_loop.__class__ = EpochLoop
+    script.has_adapter = script.has_own_loop = True
+    script.accumulation = trainer.accumulate_grad_batches
+    script.state["lightning"] = Progress(trainer)
+
+
+def name_versions(loggers: Any) -> None:
+    """A version that is counted from the folders would differ between workers."""
+    name = os.environ.get("ELASTICTRAIN_JOB_ID")
+    for logger in loggers:
+        if name and getattr(logger, "_version", name) is None:
+            logger._version = name
+
+
+def show_progress(trainer: Any) -> None:
+    """By a worker that is the first one now."""
+    bar = trainer.progress_bar_callback
+    if bar is not None and getattr(bar, "is_disabled", False):
+        bar.enable()
+        bar.on_train_start(trainer, trainer.lightning_module)
+        bar.on_train_epoch_start(trainer, trainer.lightning_module)
 
 
 class FitLoop(_FitLoop):
@@ -29,8 +52,12 @@ class FitLoop(_FitLoop):
         if len(loaders) != 1 or not isinstance(loaders[0], DataLoader):
             raise ElasticError("ElasticStrategy trains on the batches of one DataLoader; two training loaders have no common "
                                "order of samples. Join their datasets")
+        if isinstance(loaders[0].dataset, IterableDataset):
+            raise ElasticError("ElasticStrategy counts the samples of the training loader, and an IterableDataset cannot be counted. Use "
+                               "a dataset with __len__() and __getitem__(), or a loop of the script's own, as with Fabric")
         self.loader: DataLoader = loaders[0]
-        self.max_batches = float("inf")
+        limit = self.trainer.limit_train_batches
+        self.max_batches = limit if isinstance(limit, int) else float("inf")
         if isinstance(self.trainer.val_check_interval, float):
             self.trainer.val_check_batch = float("inf")
         self._data_fetcher = Batches(self)
@@ -144,3 +171,15 @@ def _pass(module: Any, batch: Any) -> None:
         del module.log, module.log_dict
 
 
+def _refuse(trainer: Any) -> None:
+    """Raises ElasticError for what a run cannot count."""
+    if not trainer.lightning_module.automatic_optimization:
+        raise ElasticError("ElasticStrategy needs automatic optimization: each batch of the run is a part of one step")
+    limit = trainer.limit_train_batches
+    ends_last_epoch = isinstance(limit, int) and trainer.max_epochs == 1 and limit % trainer.accumulate_grad_batches == 0
+    if limit != 1.0 and not ends_last_epoch:
+        raise ElasticError("limit_train_batches would end an epoch before all of its samples were used; ElasticStrategy counts "
+                           "each sample once. Use a smaller dataset, max_steps, or a number of whole steps with max_epochs=1")
+    if isinstance(trainer.val_check_interval, float) and trainer.val_check_interval != 1.0:
+        raise ElasticError("val_check_interval as a part of an epoch has no number of batches when workers come and go; give a "
+                           "number of batches")

@@ -65,22 +65,11 @@ class ElasticStrategy(Strategy):
         self._trainer = self.lightning_module.trainer if self.lightning_module is not None else None
         if self._trainer is not None:
             self._trainer._accelerator_connector.use_distributed_sampler = False  # process_dataloader() does it
-            self._name_versions()
-
-    def _name_versions(self) -> None:
-        """A version that is counted from the folders would differ between workers."""
-        name = os.environ.get("ELASTICTRAIN_JOB_ID")
-        for logger in self._trainer.loggers:
-            if name and getattr(logger, "_version", name) is None:
-                logger._version = name
+            _loop.name_versions(self._trainer.loggers)
 
     def setup(self, trainer: Any) -> None:
         if trainer.state.fn == TrainerFn.FITTING:
-            _refuse(trainer)
-            trainer.num_sanity_val_steps = 0  # a worker that joins later would make them alone
-            _loop.replace(trainer)
-            script.accumulation = trainer.accumulate_grad_batches
-            script.state["lightning"] = _loop.Progress(trainer)
+            _loop.prepare(trainer)
         super().setup(trainer)
         if trainer.state.fn == TrainerFn.FITTING:
             script.model = _Held(self.model)
@@ -93,11 +82,8 @@ class ElasticStrategy(Strategy):
     def _follow(self, rank: int) -> None:
         """What Lightning keeps of the rank: who writes, and who shows the progress."""
         _rank_zero.rank_zero_only.rank = _fabric_rank_zero.rank_zero_only.rank = rank  # type: ignore[attr-defined]
-        bar = self._trainer.progress_bar_callback if self._trainer is not None else None
-        if bar is not None and rank == 0 and getattr(bar, "is_disabled", False):
-            bar.enable()
-            bar.on_train_start(self._trainer, self.lightning_module)
-            bar.on_train_epoch_start(self._trainer, self.lightning_module)
+        if rank == 0 and self._trainer is not None:
+            _loop.show_progress(self._trainer)
 
     def process_dataloader(self, dataloader: object) -> object:
         """Evaluations divide among the present workers."""
@@ -159,15 +145,3 @@ class _Held:
 
     def __init__(self, module: Any) -> None:
         self.module, self.parameters = module, module.parameters
-
-
-def _refuse(trainer: Any) -> None:
-    """Raises ElasticError for what a run cannot count."""
-    if not trainer.lightning_module.automatic_optimization:
-        raise ElasticError("ElasticStrategy needs automatic optimization: each batch of the run is a part of one step")
-    if trainer.limit_train_batches != 1.0:
-        raise ElasticError("limit_train_batches would end an epoch before all of its samples were used; ElasticStrategy counts "
-                           "each sample once. Use a smaller dataset, or max_steps")
-    if isinstance(trainer.val_check_interval, float) and trainer.val_check_interval != 1.0:
-        raise ElasticError("val_check_interval as a part of an epoch has no number of batches when workers come and go; give a "
-                           "number of batches")

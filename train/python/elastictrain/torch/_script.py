@@ -53,6 +53,7 @@ class Script:
                                             "loader": [], "wrapper": []}
         self.run: Optional[ScriptRun] = None
         self.has_adapter = False  # of a framework that knows how far the script is
+        self.has_own_loop = False  # whose loop asks the run for batches, and a DataLoader only in evaluations
         self.thread = threading.get_ident()
         self._is_watched = False  # it finishes at the end of the process
         self.is_forwarding = False  # through epochs that were over before this worker joined
@@ -181,8 +182,8 @@ class Script:
 
     def is_training(self, loader: DataLoader) -> bool:
         """Whether the batches that this loader is asked for now are the run's."""
-        if self.run is not None and self._loader is None:
-            return False  # its data are its own
+        if self.has_own_loop or (self.run is not None and self._loader is None):
+            return False  # or its data are its own
         has_adapter = self.run is not None and self.run.takeover is None
         if not has_adapter and not self._is_in_training_mode():
             return False
