@@ -54,6 +54,7 @@ def install() -> None:
         _replica_script.install()
         _accelerate.install_in_replica()
         _transformers.install_in_replica()
+        _lightning.install_in_replica()
         return
     _follow_membership()
     after_import("torch.distributed.fsdp.fully_sharded_data_parallel", _refuse_fsdp)

@@ -148,10 +148,7 @@ _DIVIDING = {
     "parallelize_module": ("torch.distributed.tensor.parallel.api", "torch.distributed.tensor.parallel")}
 _REFUSED = {
     "torch.distributed.fsdp.fully_sharded_data_parallel": "FullyShardedDataParallel",
-    "torch.distributed.pipelining.schedules": "_PipelineSchedule",
-    "lightning.pytorch.trainer.trainer": "Trainer",
-    "pytorch_lightning.trainer.trainer": "Trainer",
-    "lightning.fabric.fabric": "Fabric"}
+    "torch.distributed.pipelining.schedules": "_PipelineSchedule"}
 
 
 def _refuse(name: str) -> Callable[[Any], None]:

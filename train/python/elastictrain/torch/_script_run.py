@@ -324,6 +324,11 @@ class ScriptRun(ElasticRun):
         return not (self._gradients.closed or self._gradients.reduced) and torch.is_grad_enabled()
 
     @property
+    def is_new(self) -> bool:
+        """The others trained before it was a member, and it has committed no step."""
+        return self._is_newcomer and self._stage < Stage.MEMBER
+
+    @property
     def has_samples(self) -> bool:
         """In the open step."""
         return self._batch is not None and self._batch.local_samples > 0
