@@ -19,6 +19,7 @@ from torch.utils.data import DataLoader, IterableDataset, TensorDataset
 
 FAULT, EPOCHS = os.environ.get("ET_FAULT", ""), int(os.environ.get("ET_EPOCHS", "3"))
 PAUSE_S, SAVED, LOGS = float(os.environ.get("ET_PAUSE_S", "0")), os.environ.get("ET_SAVED"), os.environ.get("ET_LOGS")
+grad_accum_steps = int(os.environ.get("ET_ACCUMULATION", "1"))  # by this name it is found
 SIZES = dict(zip(("data_parallel_size", "tensor_parallel_size"), map(int, os.environ.get("ET_SIZES", "2 1").split())))
 WIDTH = 33 if SIZES["tensor_parallel_size"] == 1 else 32  # of tensor parallelism equal parts
 STRATEGIES = {"ddp": "ddp", "auto": "auto", "fsdp": "fsdp", "registered": "divided"}
@@ -103,7 +104,7 @@ def train():
         strategy=STRATEGIES.get(FAULT) or ModelParallelStrategy(**SIZES, save_distributed_checkpoint=False),
         accelerator="cuda" if FAULT == "cuda" else "cpu", devices=2, max_epochs=EPOCHS,
         gradient_clip_val=None if FAULT == "manual" or WIDTH == 32 else 0.5,  # torch clips over one mesh
-        accumulate_grad_batches=2 if FAULT == "accumulation" else 1, logger=CSVLogger(LOGS, "log") if LOGS else False, callbacks=callbacks,
+        accumulate_grad_batches=grad_accum_steps, logger=CSVLogger(LOGS, "log") if LOGS else False, callbacks=callbacks,
         enable_checkpointing=bool(LOGS), limit_train_batches=int(os.environ.get("ET_LIMIT", "0")) or 1.0, enable_model_summary=False, enable_progress_bar=False, log_every_n_steps=5)
     module, test = Module(), DataLoader(TensorDataset(*data()[:64]), batch_size=4)
     held = data()
@@ -121,12 +122,16 @@ def train_by_fabric():
     model = fabric.setup(make_model())
     optimizer = fabric.setup_optimizers(torch.optim.AdamW(model.parameters(), lr=0.01))
     loader = fabric.setup_dataloaders(DataLoader(data(), batch_size=4, shuffle=True))
+    every = 2 if FAULT == "accumulation" else grad_accum_steps
     for epoch in range(EPOCHS):
         for number, (x, y) in enumerate(loader):
             time.sleep(PAUSE_S)
-            with fabric.no_backward_sync(model, enabled=FAULT == "accumulation" and number % 2 == 0):
+            accumulates = (number + 1) % every != 0
+            with fabric.no_backward_sync(model, enabled=accumulates):
                 loss = (model(x) - y).square().mean()
-                fabric.backward(loss)
+                fabric.backward(loss / every)
+            if accumulates:
+                continue
             if WIDTH != 32:
                 fabric.clip_gradients(model, optimizer, max_norm=0.5)
             optimizer.step()

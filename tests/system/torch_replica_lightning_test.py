@@ -45,12 +45,13 @@ REFUSED = {
             "processes ModelParallelStrategy does",
     "ddp": "Lightning's strategy ddp does not divide the model among the processes of a replica",
     "auto": "Lightning's strategy auto does not divide the model among the processes of a replica",
-    "accumulation": "this script makes one update from several batches of a loader",
+}
+REFUSED_WITH_FABRIC = {
+    **REFUSED,
+    "accumulation": "this script makes one update from several batches. Start it with ELASTICTRAIN_ACCUMULATION=N",
 }
 REFUSED_TRAINERS = {
     **REFUSED,
-    "accumulation": "this script makes one update from several batches of a loader, as 'accumulate_grad_batches' says, which is not "
-                    "possible in replicas",
     "cuda": "Lightning's accelerator cuda is not possible in replicas of several processes, which train on CPUs only, so far",
     "manual": "ElasticStrategy needs automatic optimization",
     "stream": "ElasticStrategy counts the samples of the training loader, and an IterableDataset cannot be counted",
@@ -93,6 +94,12 @@ class Lightning(Case):
     def test_fabric_trains_the_model_of_one_process(self):
         text, _ = self.trains_as_one_process(2, is_fabric=True)
         self.assertEqual(re.findall(r"epoch (\d): loss", text), ["0", "1", "2"], "the first replica prints")
+
+    def test_an_update_is_made_from_several_batches(self):
+        """Those at the end of an epoch have two samples and one."""
+        for is_fabric in (False, True):
+            with self.subTest(is_fabric=is_fabric):
+                self.trains_as_one_process(2, batch=32, is_fabric=is_fabric, variables={"ET_ACCUMULATION": 2})
 
     def test_with_tensor_parallelism_it_is_that_model(self):
         self.trains_as_one_process(1, width=32, batch=8, clips=0, per_replica=4, variables={"ET_SIZES": "2 2"})
@@ -179,7 +186,7 @@ class Lightning(Case):
             self.assertEqual(said, [("0", "302", "19"), ("1", "302", "38")], "one of the samples twice, as Lightning divides them")
 
     def test_what_cannot_be_ends_with_a_sentence(self):
-        for is_fabric, refused in ((False, REFUSED_TRAINERS), (True, REFUSED)):
+        for is_fabric, refused in ((False, REFUSED_TRAINERS), (True, REFUSED_WITH_FABRIC)):
             for fault, sentence in refused.items():
                 with self.subTest(fault, is_fabric=is_fabric):
                     self.ends_with(sentence, {"ET_FAULT": fault}, is_fabric=is_fabric)

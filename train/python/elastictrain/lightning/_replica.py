@@ -20,7 +20,7 @@ from ..errors import ElasticError
 from ..session import RUNNING
 from ..torch import _exchange
 from ..torch._group_board import is_successor, own_rank
-from ..torch._script import ACCUMULATES_IN_REPLICA, script
+from ..torch._script import script
 
 SIZES = ("this script's ModelParallelStrategy divides its model over {} x {} processes (data_parallel_size x tensor_parallel_size), and its "
          "replica has {}. Start the run with --per-replica {}")
@@ -169,8 +169,6 @@ class OfTrainer(InReplica):
 
     def setup(self, trainer: Any) -> None:
         if trainer.state.fn == TrainerFn.FITTING:
-            if trainer.accumulate_grad_batches > 1:
-                raise ElasticError(ACCUMULATES_IN_REPLICA.format(", as 'accumulate_grad_batches' says"))
             _loop.prepare(trainer)
         super().setup(trainer)  # type: ignore[misc]
 
