@@ -12,12 +12,12 @@ constexpr std::size_t kTypicalSteps = 5;
 }  // namespace
 
 void SwapGap::committed(Time now) {
-  if (generation_ != 0) gaps_us_.push_back(std::chrono::duration<double, std::micro>(now - last_commit_).count());
+  if (generation_ != 0) gaps_us_.push_back(std::chrono::duration<double, std::micro>(now - *last_commit_).count());
   last_commit_ = now;
 }
 
 void SwapGap::swapped(Generation generation) {
-  generation_ = generation;
+  generation_ = last_commit_ ? generation : 0;
   gaps_us_.clear();
 }
 

@@ -28,7 +28,8 @@ class SwapGap {
   using Time = std::chrono::steady_clock::time_point;
 
   void committed(Time now);
-  // This worker continues in `generation`, after the step that was committed last.
+  // This worker continues in `generation`, after the step that was committed last. Nothing is reported where it has
+  // committed none: another worker was lost in its first step.
   void swapped(Generation generation);
   // The report on the last change, once, when enough steps have been measured.
   std::optional<protocol::WorkerSwap> take();
@@ -37,7 +38,7 @@ class SwapGap {
 
  private:
   Generation generation_ = 0;  // 0: nothing to report
-  Time last_commit_{};
+  std::optional<Time> last_commit_;
   std::vector<double> gaps_us_;  // the first is the one of the change
 };
 

@@ -46,6 +46,21 @@ TEST_CASE("a change that ends early is reported with the available steps, or not
   CHECK(reported->step_us == doctest::Approx(90'000));
 }
 
+TEST_CASE("a change before the first commit, behind the loss of another worker, has no cost that could be told") {
+  session::SwapGap gap;
+  session::SwapGap::Time now{};
+  gap.swapped(3);
+  now += milliseconds(57'880'421);
+  commit_after(gap, now, {100, 100, 100, 100, 100, 100, 100});
+  CHECK(!gap.take());
+  gap.swapped(4);
+  commit_after(gap, now, {170, 100});
+  const auto reported = gap.take_early();
+  REQUIRE(reported);
+  CHECK(reported->generation == 4);
+  CHECK(reported->gap_us == doctest::Approx(170'000));
+}
+
 TEST_CASE("survivors tell what a change cost them, others do not") {
   FakeRun run;
   const std::vector<WorkerId> workers{run.spawn_ready(), run.spawn_ready(), run.spawn_ready()};
