@@ -16,6 +16,7 @@ sys.path.insert(0, torch_python.PACKAGE)
 
 import torch  # noqa: E402
 
+from elastictrain.torch import _torchtitan  # noqa: E402
 from elastictrain.torch.progress import Progress, RecordError, _hook, _rewrite  # noqa: E402
 
 PROGRAM = '''
@@ -223,6 +224,92 @@ class Members(unittest.TestCase):
         joiner._model = torch.nn.Linear(1200, 1200)
         with self.assertRaisesRegex(RecordError, r"train\(\).model: takes 562. KiB; at most 2048 KiB of one thing"):
             joiner.join(large.record, [])
+
+    def test_an_iterator_of_a_library_is_placed_by_its_own_methods(self):
+        class Reader:
+            """As those of grain: a thread would read ahead."""
+            __module__ = "grain.of_a_test"
+
+            def __init__(self):
+                self._place = self._ahead = 0
+
+            def __iter__(self):
+                return self
+
+            def __next__(self):
+                self._place += 1
+                self._ahead = self._place + 2
+                return self._place
+
+            def get_state(self):
+                return {"place": self._place}
+
+            def set_state(self, state):
+                self._place, self._ahead = state["place"], -1
+
+        readers = []
+
+        def drawing(reader):
+            readers.append(reader)
+
+            def draw(step, reader=reader):
+                return next(reader), reader
+            return draw
+
+        donor = Member(self.train, 1, fresh=drawing(Reader())).give(at=5)
+        joiner = Member(self.train, 2, fresh=drawing(Reader()))
+        seen = []
+        joiner.join(donor.record, [donor.table], after=lambda progress: seen.append(vars(readers[1]).copy()))
+        self.assertEqual((joiner.problems, seen), ([], [{"_place": 6, "_ahead": -1}]))
+        self.assertEqual(readers[1]._place, readers[0]._place)
+
+    def test_a_state_dict_that_is_kept_does_not_travel(self):
+        """Its tensors are the model's, which the caller takes care of."""
+        models = [torch.nn.Linear(1200, 1200) for _ in range(2)]
+        members = []
+        for rank, model in enumerate(models, 1):
+            held = model.state_dict()
+
+            def keep(step, model=model, held=held):
+                torch.nn.init.constant_(model.weight, float(step))
+                return held
+            members.append(Member(self.train, rank, model, fresh=keep))
+        donor = members[0].give(at=5)
+        self.assertLess(len(donor.record), 30000)
+        joiner = members[1].join(donor.record, [donor.table])
+        self.assertEqual((joiner.problems, joiner.result["count"]), ([], 12))
+
+    def test_what_torchtitans_checkpointer_keeps_does_not_travel(self):
+        class ModelWrapper:
+            __module__ = "program"
+
+            def __init__(self):
+                self.cached_state_dict = {"made anew": torch.zeros(1200, 1200)}
+
+        base = types.ModuleType("torchtitan.components.checkpointer.base")
+        base.ModelWrapper = ModelWrapper
+        with mock.patch.dict(sys.modules, {base.__name__: base}):
+            _torchtitan.install()
+
+        def keeping(wrapper):
+            def keep(step):
+                wrapper.cached_state_dict["made anew"].fill_(step)
+                return wrapper
+            return keep
+
+        donor = Member(self.train, 1, fresh=keeping(ModelWrapper())).give(at=5)
+        self.assertLess(len(donor.record), 30000)
+        joiner = Member(self.train, 2, fresh=keeping(ModelWrapper())).join(donor.record, [donor.table])
+        self.assertEqual((joiner.problems, joiner.result["count"]), ([], 12))
+
+    def test_a_record_that_is_too_large_names_its_largest_part(self):
+        def fresh(step):
+            return [random.Random(part + step).randbytes(1 << 20) for part in range(5)]
+
+        member = Member(self.train, 1, fresh=lambda step: types.SimpleNamespace(
+            **{f"part{number}": part for number, part in enumerate(fresh(step))}))
+        with self.assertRaisesRegex(RecordError, r"at most 4096 KiB can be handed over. The largest part is train\(\).batch.part\d \(1024 KiB\)"):
+            member.give(at=5)
 
     def test_a_batch_in_a_container_is_left_to_each_worker(self):
         def fresh(step):

@@ -15,7 +15,7 @@ from torch.utils.data import DataLoader
 from torch.utils.data.distributed import DistributedSampler
 
 from . import (_accelerate, _collectives, _lightning, _loggers, _prefetchers, _replica_script, _script, _script_model,
-               _side_effects, _trackers, _transformers)
+               _side_effects, _torchtitan, _trackers, _transformers)
 from ._imports import after_import
 from ._script import script
 from ..errors import ElasticError
@@ -50,6 +50,7 @@ def install() -> None:
     _prefetchers.install()
     _side_effects.install()
     _trackers.install()
+    _torchtitan.install()
     if is_replica:
         _replica_script.install()
         _accelerate.install_in_replica()

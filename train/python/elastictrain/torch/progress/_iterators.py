@@ -42,6 +42,11 @@ def is_iterator(value: Any) -> bool:
     return not isinstance(value, type) and hasattr(type(value), "__next__")
 
 
+def tells_place(it: Any) -> bool:
+    """Of a library whose iterators can be read and placed by methods of their own, as those of grain."""
+    return is_iterator(it) and all(callable(getattr(type(it), name, None)) for name in ("get_state", "set_state"))
+
+
 def kind_of(it: Any) -> Optional[str]:
     """None for an iterator of another kind."""
     name, module = type(it).__name__, type(it).__module__

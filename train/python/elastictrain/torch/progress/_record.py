@@ -68,6 +68,7 @@ class Recorder:
         self._generators: Dict[Path, Tuple[str, Optional[int]]] = {}
         self._loops: List[Path] = []
         self._unseen: List[str] = []
+        self._largest: Tuple[int, Path] = (0, ())  # of what travels
         self._shared = self._tensors_by_memory()
         self._skipped = _tensors_of_modules([*found.search.nodes], self.excluded)
 
@@ -88,7 +89,11 @@ class Recorder:
         unseen += [] if search.is_complete else ["what lies deeper (the search has a limit)"]
         record = Record(step, self.stack, sorted(self._loops, key=repr), _first.table_of(self.found, self.inherited),
                         self._is_none_first(), self._generators, kinds, self.problems, unseen, data)
-        return _pickling.sealed(tuple(record), self._limit)
+        try:
+            return _pickling.sealed(tuple(record), self._limit)
+        except _pickling.RecordError as error:
+            raise _pickling.RecordError(f"{error}. The largest part is {_search.text_of(self._largest[1], self.stack)} "
+                                        f"({self._largest[0] >> 10} KiB)") from None
 
     def _is_none_first(self) -> Dict[bytes, bool]:
         """Of what was None at the first step and is not now, or the other way round."""
@@ -130,7 +135,7 @@ class Recorder:
         elif node.kind == "iterator":
             self._add_iterator(node, path)
         elif node.kind == "placed":
-            self._body.placed[path] = node.value.progress_place()
+            self._body.placed[path] = _search.place_of(node.value)
         elif node.kind == "mark" and node.edges:
             self._loops.append(path)
         elif node.kind == "file" and self.found.first.nodes[number].content != _first.content_of(node, False):
@@ -199,6 +204,8 @@ class Recorder:
 
     def _add_content(self, node: Node, number: int, path: Path) -> None:
         if id(node.value) in self._skipped or not (path in self.inherited or self._has_changed(node, number, path)):
+            return
+        if node.kind == "tensor" and _memory_of(node.value) in self._shared:  # such as of a state_dict() that is kept
             return
         if self._is_of_batch(path, sum(self._new_bytes(child, BATCH_DEPTH) for child in node.edges.values())):
             return
@@ -289,6 +296,7 @@ class Recorder:
                     self._note_unsendable(path, unknown, _is_left_to_each)
                     del entries[path]
                     continue
+                self._largest = max(self._largest, (size, path), key=lambda one: one[0])
                 if limit is not None and size > limit // 2:
                     too_large = f"takes {size >> 10} KiB; at most {limit >> 11} KiB of one thing can be handed over"
                     self._note_unsendable(path, too_large, _is_of_threads)

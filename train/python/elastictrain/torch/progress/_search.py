@@ -232,7 +232,18 @@ def _is_own_class(kind: type) -> bool:
 
 def is_placed(value: Any) -> bool:
     """Whether it places itself."""
-    return hasattr(type(value), "progress_place") and hasattr(type(value), "set_progress_place")
+    is_ours = hasattr(type(value), "progress_place") and hasattr(type(value), "set_progress_place")
+    return is_ours or _iterators.tells_place(value) and not _is_own_class(type(value))
+
+
+def place_of(value: Any) -> Any:
+    """Of a thing that places itself."""
+    return value.progress_place() if hasattr(value, "progress_place") else value.get_state()
+
+
+def place(value: Any, at: Any) -> None:
+    """A thing that places itself."""
+    (value.set_progress_place if hasattr(value, "set_progress_place") else value.set_state)(at)
 
 
 def kind_of(value: Any) -> str:

@@ -234,7 +234,7 @@ class Taker:
             _load_state(self._node(path).value, state)
         for path, place in body.placed.items():
             if place is not None:
-                self._node(path).value.set_progress_place(place)
+                _search.place(self._node(path).value, place)
         self._place_iterators(body)
         self._set_values(body)  # making an iterator may change what it iterates over
         self._set_random(body, rank, is_own)
