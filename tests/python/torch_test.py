@@ -1,6 +1,9 @@
 """elastictrain.torch alone in a process: the same numbers as torch's own loop, and errors that name what is wrong."""
 
+import collections
 import copy
+import dataclasses
+import enum
 import multiprocessing
 import os
 import signal
@@ -9,6 +12,7 @@ import sys
 import tempfile
 import threading
 import time
+import types
 import unittest
 from unittest import mock
 
@@ -33,6 +37,7 @@ from elastictrain.torch._loader import Loader  # noqa: E402
 from elastictrain.torch._order import Order  # noqa: E402
 from elastictrain.torch._python_state import PythonState  # noqa: E402
 from elastictrain.torch._state import SharedState  # noqa: E402
+from elastictrain.errors import ElasticError  # noqa: E402
 from elastictrain.session import Batch  # noqa: E402
 
 DATA = TensorDataset(torch.randn(96, 6, generator=torch.Generator().manual_seed(3)), torch.arange(96) % 3)
@@ -607,6 +612,87 @@ class Optimizers(unittest.TestCase):
                 results.append(values_of(model))
             self.assertTrue(torch.equal(*results), name)
 
+    def test_a_container_of_optimizers_keeps_none_of_their_steps(self):
+        """Its own groups may have no learning rate, and it may make the others before it is one itself or behind that."""
+        class Container(torch.optim.Optimizer):
+            def __init__(self, model, rates, comes_first):
+                if comes_first:
+                    super().__init__(model.parameters(), rates)
+                self.held = [torch.optim.Adam([parameter], lr=0.01) for parameter in model.parameters()]
+                if not comes_first:
+                    super().__init__(model.parameters(), rates)
+
+            def step(self):
+                for optimizer in self.held:
+                    optimizer.step()
+
+        for rates in ({}, {"lr": 0.5}):
+            for comes_first in (False, True):
+                results = []
+                for prepared in (False, True):
+                    torch.manual_seed(0)
+                    model = nn.Linear(4, 3)
+                    optimizer = Container(model, rates, comes_first)
+                    for one in [optimizer, *optimizer.held] if prepared else ():
+                        _optimizers.create_state(one)
+                        _optimizers.ScaledRates(one, lambda: 0.5 if one is optimizer else 1.0)
+                    self.assertTrue(all(one.state for one in optimizer.held) or not prepared)
+                    for step in range(4):
+                        torch.manual_seed(step)
+                        optimizer.zero_grad()
+                        model(torch.randn(8, 4)).pow(2).sum().backward()
+                        optimizer.step()
+                    results.append(values_of(model))
+                self.assertTrue(torch.equal(*results), (rates, comes_first))
+
+    def test_a_list_of_another_type_in_a_group_stays_one(self):
+        """As those of a file of settings."""
+        optimizer = torch.optim.SGD(nn.Linear(4, 3).parameters(), lr=0.1)
+        held = optimizer.param_groups[0]["sizes"] = collections.UserList([1, collections.UserDict(a=2)])
+        state = PythonState()
+        state.add("optimizer", _optimizers.hyperparameters(optimizer))
+        text = state.encode()
+        state.decode(text)
+        self.assertIs(optimizer.param_groups[0]["sizes"], held)
+        held.append(3)
+        state.decode(text)
+        self.assertEqual(optimizer.param_groups[0]["sizes"], [1, {"a": 2}])
+
+    def test_tensors_within_a_state_are_found(self):
+        """They are not registered, so that new workers do not get them."""
+        optimizer = torch.optim.Adam(nn.Linear(4, 3).parameters())
+        _optimizers.create_state(optimizer)
+        self.assertIsNone(_optimizers.key_with_tensors_within(optimizer))
+        state = next(iter(optimizer.state.values()))
+        for value in ({"factors": [torch.zeros(2)]}, types.SimpleNamespace(factors=(1, torch.zeros(2)))):
+            state["block"] = value
+            self.assertEqual(_optimizers.key_with_tensors_within(optimizer), "block")
+        state["block"] = {"sizes": [1, 2]}
+        self.assertIsNone(_optimizers.key_with_tensors_within(optimizer))
+
+    def test_settings_in_classes_of_their_own_are_compared_and_stay(self):
+        class Kind(enum.Enum):
+            ONE = 1
+            TWO = 2
+
+        @dataclasses.dataclass
+        class Settings:
+            size: int
+
+        optimizer = torch.optim.SGD(nn.Linear(4, 3).parameters(), lr=0.1)
+        held = optimizer.param_groups[0]
+        held.update(kind=Kind.ONE, settings=Settings(3))
+        state = PythonState()
+        state.add("optimizer", _optimizers.hyperparameters(optimizer))
+        text = state.encode()
+        state.decode(text)
+        self.assertEqual((held["kind"], held["settings"]), (Kind.ONE, Settings(3)))
+        for key, value in (("kind", Kind.TWO), ("settings", Settings(4))):
+            with mock.patch.dict(held, {key: value}):
+                self.assertNotEqual(state.encode(), text)
+                with self.assertRaisesRegex(ElasticError, f"'{key}' of an optimizer's group is .*cannot be handed over"):
+                    state.decode(text)
+
 
 class First(unittest.TestCase):
     """State that the first worker keeps: who sends it, and who takes it over."""
@@ -652,7 +738,6 @@ class First(unittest.TestCase):
 
 class SmallState(unittest.TestCase):
     def test_it_survives_its_encoding(self):
-        import collections
         held = {"tuple": (1, 2.5, None), "keys": {3: "x", 1: True}, "counter": collections.Counter([1, 1, 2]),
                 "infinite": float("-inf"), "tensor": torch.tensor([1, 2], dtype=torch.int16), "list": [1, [2]]}
         state = PythonState()
@@ -671,10 +756,11 @@ class SmallState(unittest.TestCase):
         self.assertEqual(first.encode(), second.encode())
 
     def test_what_cannot_be_encoded_is_named(self):
-        state = PythonState()
-        state.add_object("strange", {"x": object()})
-        with self.assertRaisesRegex(TypeError, "state 'strange'.*object"):
-            state.encode()
+        for value in (object(), b"bytes"):
+            state = PythonState()
+            state.add_object("strange", {"x": value})
+            with self.assertRaisesRegex(TypeError, f"state 'strange'.*{type(value).__name__}"):
+                state.encode()
 
 
 class Arriving(unittest.TestCase):

@@ -4,15 +4,23 @@ An optimizer makes its state in its first step. State must be registered before 
 """
 
 import contextlib
+import dataclasses
+import enum
 import inspect
-from typing import Any, Callable, Dict, Iterable, Iterator, List, Optional, Tuple
+import re
+from typing import Any, Callable, Dict, Iterable, Iterator, List, Optional, Sequence, Tuple
 
 import torch
 from torch.optim import Optimizer
 
+from ._python_state import Fixed, is_other
+from ..errors import ElasticError
+
 
 def create_state(optimizer: Optimizer) -> None:
     """Makes the state of every parameter, as if no step had been taken. Parameters keep their values."""
+    for inner in _inner_ones(optimizer):
+        create_state(inner)
     parameters = [p for group in optimizer.param_groups for p in group["params"] if p.requires_grad]
     if not parameters or all(p in optimizer.state for p in parameters):
         return
@@ -23,6 +31,18 @@ def create_state(optimizer: Optimizer) -> None:
     _step_without_effect(optimizer, parameters)
     for parameter, gradient in zip(parameters, gradients):
         parameter.grad = gradient
+
+
+def _inner_ones(optimizer: Optimizer, known: Sequence[Optimizer] = ()) -> List[Optimizer]:
+    """Those that a container of optimizers makes its step by."""
+    known = [*known, optimizer]
+    held = list(vars(optimizer).values())
+    held += [one for value in held if isinstance(value, (list, tuple, dict)) for one in (value.values() if isinstance(value, dict) else value)]
+    found: List[Optimizer] = []
+    for one in held:
+        if isinstance(one, Optimizer) and all(one is not other for other in (*known, *found)):
+            found += [one, *_inner_ones(one, [*known, *found])]
+    return found
 
 
 def name_of(number: int) -> str:
@@ -45,6 +65,20 @@ def _reader(optimizer: Optimizer, parameter: torch.Tensor, key: str) -> Callable
     return lambda: optimizer.state[parameter][key]
 
 
+def key_with_tensors_within(optimizer: Optimizer) -> Optional[Any]:
+    """Of its state: the first one whose value is no tensor and holds some, which are not registered."""
+    return next((key for state in optimizer.state.values() if isinstance(state, dict) for key, value in state.items()
+                 if not isinstance(value, torch.Tensor) and _holds_tensor(value, 5)), None)
+
+
+def _holds_tensor(value: Any, depth: int) -> bool:
+    if isinstance(value, torch.Tensor) or depth == 0:
+        return depth > 0
+    parts = value.values() if isinstance(value, dict) else value if isinstance(value, (list, tuple)) else vars(value).values() if hasattr(
+        value, "__dict__") and not isinstance(value, type) else ()
+    return any(_holds_tensor(part, depth - 1) for part in parts)
+
+
 class ScaledRates:
     """Multiplies the learning rate of every step by `factor()`. Schedulers see the unscaled rate, and so does the state, also
     where a closure inside of the step makes the backward pass with which a worker gets its first state."""
@@ -57,7 +91,7 @@ class ScaledRates:
 
     def unscale(self, groups: List[Dict[str, Any]]) -> List[Dict[str, Any]]:
         """Hyperparameters as they are outside of a step."""
-        for values, rate in zip(groups, self._unscaled):
+        for values, rate in zip((group for group in groups if "lr" in group), self._unscaled):
             values["lr"] = rate
         return groups
 
@@ -77,14 +111,19 @@ class ScaledRates:
 
     def _scale(self, factor: float) -> None:
         self._now = factor
-        for group in self._optimizer.param_groups:
+        for group in _rated(self._optimizer):
             self._unscaled.append(group["lr"])
             group["lr"] = group["lr"] * factor
 
     def _after(self, *_: Any) -> None:
-        for group, rate in zip(self._optimizer.param_groups, self._unscaled):
+        for group, rate in zip(_rated(self._optimizer), self._unscaled):
             group["lr"] = rate
         self._unscaled.clear()
+
+
+def _rated(optimizer: Optimizer) -> List[Dict[str, Any]]:
+    """The groups that have a learning rate; a container may have none."""
+    return [group for group in optimizer.param_groups if "lr" in group]
 
 
 def hyperparameters(optimizer: Optimizer, rates: Optional[ScaledRates] = None) -> Tuple[Callable[[], Any],
@@ -104,9 +143,13 @@ def hyperparameters(optimizer: Optimizer, rates: Optional[ScaledRates] = None) -
 
 def _replace_values(group: Dict[str, Any], values: Dict[str, Any]) -> None:
     for key, value in values.items():
-        if isinstance(group.get(key), torch.Tensor):
+        if isinstance(value, Fixed):
+            if _plain(group.get(key)) != value:
+                raise ElasticError(f"'{key}' of an optimizer's group is {group.get(key)!r} here, and elsewhere it is {value.text}: a value of "
+                                   "this kind cannot be handed over, and has to be equal on all workers from the start")
+        elif isinstance(group.get(key), torch.Tensor):
             group[key].copy_(value)
-        else:
+        elif key not in group or is_other(group[key], value):  # a list of another type stays one
             group[key] = value
 
 
@@ -129,7 +172,17 @@ def refuse_other_parameters(optimizer: Optimizer, named: Iterable[Tuple[str, tor
 
 
 def _without_parameters(group: Dict[str, Any]) -> Dict[str, Any]:
-    return {key: value for key, value in group.items() if key != "params" and not callable(value)}
+    return {key: _plain(value) for key, value in group.items() if key != "params" and not callable(value)}
+
+
+def _plain(value: Any) -> Any:
+    """Settings in classes of their own are compared by their text."""
+    if isinstance(value, enum.Enum) or dataclasses.is_dataclass(value):
+        return Fixed(f"{type(value).__qualname__} {_ADDRESS.sub('', repr(value))}")
+    return value
+
+
+_ADDRESS = re.compile(" at 0x[0-9a-f]+")
 
 
 def _initialise(optimizer: Optimizer) -> None:
@@ -145,19 +198,23 @@ def _initialise(optimizer: Optimizer) -> None:
 
 def _step_without_effect(optimizer: Optimizer, parameters: List[torch.Tensor]) -> None:
     """A step of zero gradients and rates. State that only this step makes starts from zero."""
+    stepping = [optimizer, *_inner_ones(optimizer)]
     values = [p.detach().clone() for p in parameters]
-    before = {p: {k: _copied(v) for k, v in optimizer.state[p].items()} for p in parameters if p in optimizer.state}
-    rates = [group["lr"] for group in optimizer.param_groups]
-    for group in optimizer.param_groups:
-        group["lr"] = _zero_like(group["lr"])
+    before = [{p: {k: _copied(v) for k, v in one.state[p].items()} for p in parameters if p in one.state} for one in stepping]
+    groups = [group for one in stepping for group in _rated(one)]
+    rates = [group["lr"] for group in groups]
+    for group, rate in zip(groups, rates):
+        group["lr"] = _zero_like(rate)
     optimizer.step()
-    for group, rate in zip(optimizer.param_groups, rates):
+    for group, rate in zip(groups, rates):
         group["lr"] = rate
     with torch.no_grad():
         for parameter, value in zip(parameters, values):
             parameter.copy_(value)
-            for key, now in optimizer.state[parameter].items():
-                _restore(optimizer.state[parameter], key, now, before.get(parameter, {}))
+            for one, held in zip(stepping, before):
+                state = one.state.get(parameter, {})
+                for key, now in state.items():
+                    _restore(state, key, now, held.get(parameter, {}))
 
 
 def _restore(state: Dict[str, Any], key: str, now: Any, before: Dict[str, Any]) -> None:

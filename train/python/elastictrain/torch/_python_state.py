@@ -3,14 +3,19 @@ workers if the values are, and that fit into a fixed size.
 """
 
 import base64
-import collections
+import collections.abc
 import json
-from typing import Any, Callable, Dict, Optional, Sequence, Tuple
+from typing import Any, Callable, Dict, NamedTuple, Optional, Sequence, Tuple
 
 import torch
 
 LARGEST_TENSOR_BYTES = 4096
 Source = Tuple[Callable[[], Any], Callable[[Any], None]]  # reads the present value; replaces it
+
+
+class Fixed(NamedTuple):
+    """In place of a value that is compared, and not made anew from small state."""
+    text: str
 
 
 class PythonState:
@@ -65,7 +70,9 @@ def _encoded(value: Any) -> Any:
         return value
     if isinstance(value, torch.Tensor):
         return _encoded_tensor(value)
-    if isinstance(value, dict):
+    if isinstance(value, Fixed):
+        return {"!": "fixed", "v": value.text}
+    if isinstance(value, collections.abc.Mapping):
         kind = "counter" if isinstance(value, collections.Counter) else "dict"
         return {"!": kind, "v": sorted(([_encoded(key), _encoded(item)] for key, item in value.items()), key=repr)}
     if isinstance(value, (list, tuple, set, frozenset)):
@@ -75,7 +82,17 @@ def _encoded(value: Any) -> Any:
         return {"!": "tuple", "v": items} if isinstance(value, tuple) else {"!": "set", "v": sorted(items, key=repr)}
     if type(value).__module__ == "numpy" and hasattr(value, "item") and getattr(value, "ndim", 1) == 0:
         return _encoded(value.item())
+    if isinstance(value, collections.abc.Sequence) and not isinstance(value, (bytes, bytearray, memoryview)):
+        return [_encoded(item) for item in value]  # such as that of a file of settings
     raise TypeError(f"a {type(value).__module__}.{type(value).__name__} is not part of small state")
+
+
+def is_other(value: Any, read: Any) -> bool:
+    """Whether a value is another one than what was read of small state."""
+    try:
+        return bool(_encoded(value) != _encoded(read))
+    except TypeError:
+        return True
 
 
 def _encoded_tensor(tensor: torch.Tensor) -> Any:
@@ -96,6 +113,8 @@ def _decoded(value: Any) -> Any:
         dtype, shape, raw = held
         data = bytearray(base64.b64decode(raw))
         return torch.frombuffer(data, dtype=getattr(torch, dtype)).clone().reshape(shape) if data else torch.empty(shape)
+    if kind == "fixed":
+        return Fixed(held)
     if kind in ("dict", "counter"):
         made = {_decoded(key): _decoded(item) for key, item in held}
         return collections.Counter(made) if kind == "counter" else made

@@ -18,7 +18,7 @@ import torch
 from torch.optim import Optimizer
 from torch.utils.data import DataLoader
 
-from . import _accumulation, _elastic, _held, _loader, _positions, _sampling, _streams
+from . import _accumulation, _elastic, _held, _loader, _optimizers, _positions, _sampling, _streams
 from ._group_board import is_starter, is_successor, own_rank, tell_life
 from ._options import Data, Plan, State
 from ._script_run import Epoch, ScriptRun
@@ -335,6 +335,11 @@ class Script:
             known += [run, *held, *(one.source[0] for one in held), *(streams.things() if streams is not None else [])]
             run.takeover = Takeover(run.session, known, list(self.model.parameters()), run.extras, streams)
             run.held = held
+            for optimizer in optimizers:
+                key = _optimizers.key_with_tensors_within(optimizer)
+                if key is not None:
+                    run.takeover.obstacle = (f"its {type(optimizer).__name__} keeps tensors within '{key}' of its state, which new workers "
+                                             "do not get")
         if here is not None:
             for parameter in self.model.parameters():
                 if hasattr(parameter, "device_mesh"):  # a frozen one may be whole
