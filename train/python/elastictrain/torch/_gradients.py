@@ -128,6 +128,7 @@ class Gradients:
         self.active = False  # gradients of the present pass are reduced
         self.closed = False  # there is no step in which a pass could be made
         self.reduced = True  # those of the present step have been
+        self.may_repeat: Callable[[], bool] = lambda: False  # whether one more backward pass may be a part of the step
         self.at_first: Callable[[], None] = lambda: None
         self.before_end: Callable[[], None] = lambda: None
         self.after_end: Callable[[], Any] = lambda: None
@@ -230,6 +231,8 @@ class Gradients:
                                "be trained on")
         if not self.active or self._pass + 1 < self._passes:
             return False
+        if self.reduced and self._passes == 1 and self.may_repeat():  # of several, each backward pass counts as one
+            self.again()
         if self.reduced:
             raise RuntimeError("a second backward() in one step: its gradients would not be averaged. Use `with "
                                "run.no_sync():` for all but the last one")

@@ -58,6 +58,7 @@ class ScriptRun(ElasticRun):
         self.notes: Dict[str, str] = {}  # what is done with the script, for people
         usual = plan.samples_of_batch * (1 if plan.batch_of_all else self.world_size)
         self._lengths = Lengths(self._size, usual, plan.min_local_samples, plan.data.drop_last, self.accumulation)
+        self._gradients.may_repeat = self._has_no_update
         self.tail = Tail(self.session, self._state, self._optimizers, plan.state.shared)
         for optimizer in self._optimizers:
             optimizer.register_step_pre_hook(self._before_step)
@@ -258,6 +259,10 @@ class ScriptRun(ElasticRun):
         self._parts.clear()
         self._is_taken = True
         self.session.phase(None)
+
+    def _has_no_update(self) -> bool:
+        """In a replica of several processes a loss that is computed in parts has a backward pass for each, and one for the rest."""
+        return self.layout is not None and not self._is_updated
 
     def see_inputs(self, inputs: List[torch.Tensor]) -> None:
         """Of a forward pass in a replica of several processes."""
