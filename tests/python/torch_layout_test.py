@@ -11,7 +11,7 @@ sys.path.insert(0, torch_python.PACKAGE)
 import torch  # noqa: E402
 
 from elastictrain.errors import ElasticError  # noqa: E402
-from elastictrain.torch import _layout  # noqa: E402
+from elastictrain.torch import _layout, _replica_script  # noqa: E402
 from elastictrain.torch._layout import Division, Layout  # noqa: E402
 from elastictrain.torch._replica import Units  # noqa: E402
 from elastictrain.torch.checkpoint import Part, covers  # noqa: E402
@@ -121,6 +121,14 @@ class Parts(unittest.TestCase):
         units = [Units(7, False, 0, 2, place) for place in (0, 1)]
         self.assertEqual([len(unit) for unit in units], [3, 3])
         self.assertEqual([unit.indices([0, 2]) for unit in units], [(0, 4), (1, 5)])
+
+    def test_sums_of_whole_numbers_over_replicas_are_those_of_one_in_the_mean(self):
+        def across(*values):
+            return _replica_script._across([torch.tensor(value) for value in values], "mean").tolist()
+
+        self.assertEqual(across([10, 7, 0, 1, -1], [10, 8, 0, 0, 0]), [10, 8, 0, 1, -1])
+        self.assertEqual(across([1 << 60], [1 << 60]), [1 << 60])
+        self.assertEqual(across([1.0, 2.0], [2.0, 4.0]), [1.5, 3.0])
 
 
 if __name__ == "__main__":

@@ -4,6 +4,7 @@ prints and saves.
 """
 
 import builtins
+import contextlib
 import functools
 import io
 import os
@@ -11,8 +12,9 @@ import pathlib
 import shutil
 import sys
 import threading
+import time
 import weakref
-from typing import Any, Callable, List, Optional
+from typing import Any, Callable, List, Optional, Sequence, Set
 
 import torch
 from torch import distributed, nn
@@ -55,6 +57,7 @@ def install() -> None:
             if hasattr(module, name):
                 setattr(module, name, functools.wraps(getattr(module, name))(function))
     setattr(distributed, "all_reduce", functools.wraps(_all_reduce)(all_reduce))
+    after_import("torch.distributed._functional_collectives", _bring_functional_together)
     for name, modules in _DIVIDING.items():
         for module in modules:
             after_import(module, _note_dividing(name))
@@ -105,25 +108,45 @@ def all_reduce(tensor: Any, op: Any = distributed.ReduceOp.SUM, group: Any = Non
     """What a script reduces over its world: the replicas' results are brought together, so that all have the same one. A sum is that of
     one replica in the mean, as the script knows the size of that."""
     work = _all_reduce(tensor, op, group, async_op)
-    if not str(sys._getframe(1).f_globals.get("__name__")).startswith("torch."):
+    if _is_called_from_outside():
         if work is not None:
             work.wait()
-        _bring_together(tensor, _ACROSS.get(str(op)), group)
+        _bring_together(tensor, op, group)
     return work
 
 
-_ACROSS = {str(distributed.ReduceOp.SUM): "mean", str(distributed.ReduceOp.AVG): "mean", str(distributed.ReduceOp.MAX): "max",
-           str(distributed.ReduceOp.MIN): "min"}
+def _bring_functional_together(module: Any) -> None:
+    """torch's own form of it, which gives another tensor."""
+    original = module.all_reduce
+
+    @functools.wraps(original)
+    def functional_all_reduce(tensor: Any, reduceOp: Any, group: Any, *arguments: Any, **named: Any) -> Any:
+        reduced = original(tensor, reduceOp, group, *arguments, **named)
+        if not torch.compiler.is_compiling() and not reduced.requires_grad and _is_called_from_outside():
+            reduced = module.wait_tensor(reduced)
+            own = distributed.distributed_c10d._resolve_process_group(module._resolve_group_name(group, *arguments, **named))
+            _bring_together(reduced, reduceOp, own)
+        return reduced
+
+    module.all_reduce = functional_all_reduce
 
 
-def _bring_together(tensor: torch.Tensor, operation: Optional[str], group: Any) -> None:
-    """Where the replicas train and this is the thread that does. A mean of whole numbers would be none, and tensors of other sizes
-    have none; those stay the replica's."""
+def _is_called_from_outside() -> bool:
+    """Of torch, whose own sums are the replica's."""
+    return not str(sys._getframe(2).f_globals.get("__name__")).startswith("torch.")
+
+
+_ACROSS = {"SUM": "mean", "AVG": "mean", "MAX": "max", "MIN": "min"}
+
+
+def _bring_together(tensor: torch.Tensor, of_replica: Any, group: Any) -> None:
+    """Where the replicas train and this is the thread that does. Tensors of other sizes have no mean; those stay the replica's."""
     here, run = _processes.current(), script.run
+    operation = _ACROSS.get(str(of_replica).rpartition(".")[2].upper())
     is_training = run is not None and run.is_started and run.outcome == RUNNING and not script.is_apart
     if here is None or run is None or not is_training or threading.get_ident() != script.thread or operation is None:
         return
-    if distributed.get_world_size(group) != here.size or (operation == "mean" and not tensor.is_floating_point()):
+    if distributed.get_world_size(group) != here.size or (operation == "mean" and tensor.dtype == torch.bool):
         return
     if group not in (None, distributed.group.WORLD) and run.layout is not None and run.layout.has_tensor_groups:
         return  # the processes that compute one batch together may be all of the replica
@@ -133,7 +156,16 @@ def _bring_together(tensor: torch.Tensor, operation: Optional[str], group: Any) 
     parts = [torch.frombuffer(bytearray(part), dtype=own.dtype) if part else own for part in run.gather(_exchange.bytes_of(own))]
     if all(part.numel() == own.numel() for part in parts):
         with torch.no_grad():
-            tensor.copy_(_exchange.fold(parts, operation).reshape(own.shape))
+            tensor.copy_(_across(parts, operation).reshape(own.shape))
+
+
+def _across(parts: Sequence[torch.Tensor], operation: str) -> torch.Tensor:
+    """A mean of whole numbers is the next one away from 0: a count of tokens is right but for less than one, and what is not 0 in one
+    replica is so in none."""
+    if operation != "mean" or parts[0].is_floating_point() or parts[0].is_complex():
+        return _exchange.fold(parts, operation)
+    total = torch.stack(list(parts)).to(torch.int64).sum(0)
+    return (total.abs() + len(parts) - 1).div(len(parts), rounding_mode="floor") * total.sign()
 
 
 def _product(numbers: Any) -> int:
@@ -296,19 +328,27 @@ def is_quiet() -> bool:
 def _keep_to_itself() -> None:
     _print_in_first_replica()
     _open_in_first_replica()
-    setattr(torch, "save", _unless_quiet(torch.save))
-    for module, names in ((os, ("remove", "unlink", "rename", "replace", "rmdir")), (shutil, ("rmtree", "move", "copyfile", "copy", "copy2", "copytree"))):
+    _wait_for_what_the_first_writes()
+    setattr(torch, "save", _unless_quiet(torch.save, writes=1))
+    for name in ("remove", "unlink", "rmdir"):
+        setattr(os, name, _unless_quiet(getattr(os, name), of_script_only=True))
+    setattr(shutil, "rmtree", _unless_quiet(shutil.rmtree, of_script_only=True))
+    for module, names in ((os, ("rename", "replace")), (shutil, ("move", "copyfile", "copy", "copy2", "copytree"))):
         for name in names:
-            setattr(module, name, _unless_quiet(getattr(module, name), of_script_only=True))
+            setattr(module, name, _unless_quiet(getattr(module, name), of_script_only=True, writes=1))
     for path in ("torch.distributed.checkpoint.state_dict_saver", "torch.distributed.checkpoint"):
         after_import(path, _save_in_first_replica)
-    after_import("safetensors.torch", lambda module: setattr(module, "save_file", _unless_quiet(module.save_file)))
+    after_import("safetensors.torch", lambda module: setattr(module, "save_file", _unless_quiet(module.save_file, writes=1)))
 
 
-def _unless_quiet(original: Callable[..., Any], of_script_only: bool = False, instead: Optional[Callable[[], Any]] = None) -> Any:
+def _unless_quiet(original: Callable[..., Any], of_script_only: bool = False, instead: Optional[Callable[[], Any]] = None,
+                  writes: Optional[int] = None) -> Any:
+    """`writes`: which argument is the path of what it makes; without it that of what it removes is the first one."""
     @functools.wraps(original)
     def call(*arguments: Any, **named: Any) -> Any:
         if is_quiet() and (not of_script_only or _is_called_by_script()):
+            for number, path in enumerate(arguments[:2]):
+                _leave_to_first(path, number == writes)
             return instead() if instead is not None else None
         return original(*arguments, **named)
     return call
@@ -344,10 +384,51 @@ def _open_in_first_replica() -> None:
     def open_file(file: Any, mode: str = "r", *arguments: Any, **named: Any) -> Any:
         writes = isinstance(mode, str) and any(letter in mode for letter in "wax+")
         if writes and is_quiet() and _is_called_by_script():
+            _leave_to_first(file, True)
             file, mode = os.devnull, mode.replace("x", "w")
+        elif not writes:
+            _await_file(file)
         return original(file, mode, *arguments, **named)
 
     builtins.open = io.open = open_file  # type: ignore[assignment]
+
+
+_awaited: Set[str] = set()  # paths of what the first replica makes
+WAIT_S = 60.0
+
+
+def _leave_to_first(path: Any, is_made: bool) -> None:
+    if not isinstance(path, (str, os.PathLike)):
+        return
+    full = os.path.abspath(os.fsdecode(path))
+    if is_made:
+        _awaited.add(full)
+    else:
+        _awaited.difference_update([held for held in _awaited if held == full or held.startswith(full + os.sep)])
+
+
+def _wait_for_what_the_first_writes() -> None:
+    """A script that looks at what it has saved, such as for its size, finds it: the first replica is at the same place."""
+    original = os.stat
+
+    @functools.wraps(original)
+    def stat(path: Any, *arguments: Any, **named: Any) -> Any:
+        _await_file(path)
+        return original(path, *arguments, **named)
+
+    os.stat = stat  # type: ignore[assignment]
+
+
+def _await_file(path: Any) -> None:
+    """Returns when it is there, once, or after WAIT_S."""
+    if not _awaited or not isinstance(path, (str, os.PathLike)) or not is_quiet() or script.is_apart:
+        return
+    full, end = os.path.abspath(os.fsdecode(path)), time.monotonic() + WAIT_S
+    if full not in _awaited:
+        return
+    _awaited.discard(full)
+    while not os.path.exists(full) and time.monotonic() < end:
+        time.sleep(0.02)
 
 
 def _save_in_first_replica(module: Any) -> None:
