@@ -10,6 +10,7 @@ import time
 
 import torch
 import torch.distributed as dist
+import torch.distributed._functional_collectives as functional
 import torch.distributed.checkpoint as dcp
 from torch import nn
 from torch.distributed.checkpoint.state_dict import StateDictOptions, get_model_state_dict
@@ -41,6 +42,49 @@ def make_model():
     if FAULT != "no root":
         fully_shard(model, mesh=mesh)
     return model
+
+
+class Container(torch.optim.Optimizer):
+    """Of an optimizer for each of some groups; its own have nothing but parameters."""
+
+    def __init__(self, groups):
+        self.optimizers = [torch.optim.AdamW([group], lr=0.01) for group in groups]
+        super().__init__([one for group in groups for one in group["params"]], {})
+
+    def step(self):
+        for optimizer in self.optimizers:
+            optimizer.step()
+
+
+def backward_in_parts(model, x, y):
+    """A loss that is computed in parts: passes of the last layer for each, and one of the others behind them."""
+    *others, head = model
+    model.forward = lambda value: functools.reduce(lambda held, layer: layer(held), others, value)
+    hidden = model(x)
+    del model.forward
+    inputs = hidden.detach().requires_grad_()
+    losses = []
+    for number, part in enumerate(torch.arange(len(x)).chunk(2)):
+        head.set_requires_gradient_sync(number == 1)
+        losses.append((head(inputs[part]) - y[part]).square().sum() / len(x))
+        losses[-1].backward()
+    hidden.backward(inputs.grad)
+    return sum(losses)
+
+
+class Slow:
+    """A part of a checkpoint that takes its time."""
+
+    def __reduce__(self):
+        time.sleep(0.3)
+        return int, ()
+
+
+def sum_of_all(value):
+    if FAULT != "as torchtitan":
+        dist.all_reduce(value)
+        return value
+    return functional.wait_tensor(functional.all_reduce(value, "sum", dist.group.WORLD))
 
 
 def whole_of(tensor):
@@ -99,7 +143,7 @@ def main():
     rank = dist.get_rank()
     model = make_model()
     parts = [[one for one in model.parameters() if (one.dim() > 1) is is_matrix] for is_matrix in (True, False)]
-    optimizer = torch.optim.AdamW([{"params": part} for part in parts], lr=0.01)
+    optimizer = (Container if FAULT == "as torchtitan" else functools.partial(torch.optim.AdamW, lr=0.01))([{"params": part} for part in parts])
     if FAULT == "assigned":
         model.load_state_dict({name: value.clone() for name, value in model.state_dict().items()}, assign=True)
     generator = torch.Generator().manual_seed(3)
@@ -120,13 +164,21 @@ def main():
         is_last = batches % grad_accum_steps == 0 and FAULT != "accumulation"
         if FAULT == "accumulation" or os.environ.get("ET_NO_SYNC"):
             model.set_requires_gradient_sync(is_last)
-        loss = (model(x) - y).square().mean()
-        (loss / grad_accum_steps).backward()
+        if FAULT == "as torchtitan":
+            loss = backward_in_parts(model, x, y)
+        else:
+            loss = (model(x) - y).square().mean()
+            (loss / grad_accum_steps).backward()
         if not is_last:
             return
+        if FAULT == "counts":
+            count = 100 + (1000 * y[0, 0]).long() % 50
+            dist.all_reduce(count)
+            for parameter in model.parameters():
+                parameter.grad.mul_(200 / count)
         clip = functools.partial(nn.utils.clip_grad_norm_, model.parameters(), 0.5)
         norms = norms + (whole_of(clip()) if FAULT == "whole norms" else clip())
-        for group in optimizer.param_groups:
+        for group in [group for one in getattr(optimizer, "optimizers", [optimizer]) for group in one.param_groups]:
             group["lr"] = 0.01 / (1 + epoch // 3)  # by what a newcomer does not know before this step's update
         optimizer.step()
         optimizer.zero_grad()
@@ -150,8 +202,7 @@ def main():
             streamed = DataLoader(Stream(samples, targets), batch_size=None)
             for x, y in passed_on(loader) if OWN_DATA == "" else streamed if OWN_DATA == "streamed" else own_batches(samples, targets):
                 train(epoch, x, y)
-        shown = loss.detach().clone()
-        dist.all_reduce(shown)
+        shown = sum_of_all(loss.detach().clone())
         error = evaluate(model, samples, targets)
         whole = get_model_state_dict(model, options=StateDictOptions(full_state_dict=True))
         dcp.save({"model": get_model_state_dict(model)}, checkpoint_id=os.path.join(FOLDER, "parts"))
@@ -162,6 +213,9 @@ def main():
             print(f"epoch {epoch}: error {error:.6f}, norms {float(whole_of(norms)):.6f}", flush=True)
             print(f"epoch {epoch}: loss {shown.item() / dist.get_world_size():.6f}", flush=True)
             torch.save(whole, os.path.join(FOLDER, "whole.pt"))
+        if rank == 0 and FAULT == "looks at what it saved":
+            torch.save(Slow(), os.path.join(FOLDER, f"slow-{epoch}.pt"))
+            print(f"saved {os.path.getsize(os.path.join(FOLDER, f'slow-{epoch}.pt'))} bytes")
     dist.destroy_process_group()
     print(f"rank {rank} is done", file=sys.stderr, flush=True)
 

@@ -422,19 +422,37 @@ class Scripts(Case):
         return sum(max(found) + 1 - len(found) for found in places.values())
 
     def test_two_replicas_with_data_of_their_own_train_the_model_of_one_process(self):
+        """As torchtitan's trainer: a loss in parts with a backward pass for each, a container of optimizers, functional sums."""
+        for fault in ("", "as torchtitan"):
+            with self.subTest(fault), tempfile.TemporaryDirectory() as folder:
+                with script_run((2, 2, 2), {"ET_FOLDER": folder, "ET_DATA": "divided", "ET_FAULT": fault}) as run:
+                    self.assertEqual(run.wait(START_S), 0, run.text()[-2000:])
+                    run.wait_no_processes()
+                    self.assert_audit_clean(run)
+                saved = os.path.join(folder, "whole.pt")
+                *losses, apart = subprocess.run([PYTHON, "-c", REFERENCE_OF_OWN_DATA, saved], capture_output=True, text=True,
+                                                check=True).stdout.split()
+                self.assertLess(float(apart), 1e-5)
+                shown = [float(loss) for loss in re.findall(r"epoch \d: loss ([\d.]+)", run.text())]
+                self.assertEqual(len(shown), 3)
+                for own, loss in zip(shown, losses):
+                    self.assertAlmostEqual(own, float(loss), delta=1e-5, msg="it is that of all processes of all replicas")
+
+    def test_a_script_finds_what_it_has_just_saved(self):
+        """Which the first replica alone does."""
         with tempfile.TemporaryDirectory() as folder:
-            with script_run((2, 2, 2), {"ET_FOLDER": folder, "ET_DATA": "divided"}) as run:
+            with script_run((2, 2, 2), {"ET_FOLDER": folder, "ET_FAULT": "looks at what it saved"}) as run:
+                self.assertEqual(run.wait(START_S), 0, run.text()[-2000:])
+                run.wait_no_processes()
+            self.assertEqual(len(re.findall(r"saved \d+ bytes", run.text())), 3)
+            self.assertEqual(run.text().count("was lost"), 0)
+
+    def test_a_gradient_that_is_divided_by_a_count_is_so_alike_in_all_replicas(self):
+        with tempfile.TemporaryDirectory() as folder:
+            with script_run((2, 2, 2), {"ET_FOLDER": folder, "ET_DATA": "divided", "ET_FAULT": "counts", "ET_EPOCHS": 1}) as run:
                 self.assertEqual(run.wait(START_S), 0, run.text()[-2000:])
                 run.wait_no_processes()
                 self.assert_audit_clean(run)
-            saved = os.path.join(folder, "whole.pt")
-            *losses, apart = subprocess.run([PYTHON, "-c", REFERENCE_OF_OWN_DATA, saved], capture_output=True, text=True,
-                                            check=True).stdout.split()
-            self.assertLess(float(apart), 1e-5)
-            shown = [float(loss) for loss in re.findall(r"epoch \d: loss ([\d.]+)", run.text())]
-            self.assertEqual(len(shown), 3)
-            for own, loss in zip(shown, losses):
-                self.assertAlmostEqual(own, float(loss), delta=1e-5, msg="it is that of all processes of all replicas")
 
     def test_replicas_whose_batches_are_the_same_do_not_train(self):
         variables = {"ET_EPOCHS": 1000000, "ET_PAUSE_S": 0.02}
