@@ -141,7 +141,7 @@ class ElasticStrategy(Strategy):
 class _Held:
     """A model that Lightning calls itself."""
 
-    training = True
+    training, begins_in_evaluation_mode = True, False
 
     def __init__(self, module: Any) -> None:
         self.module, self.parameters = module, module.parameters
