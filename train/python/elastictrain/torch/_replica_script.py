@@ -243,8 +243,9 @@ class ShardedModel:
             return
         if script.run is None and torch.is_grad_enabled():
             self._watch()
-        if torch.is_grad_enabled() and len(_unsynchronized) and any(part in _unsynchronized for part in self.module.modules()):
-            _refuse_accumulation()
+        if torch.is_grad_enabled() and len(_unsynchronized) and _has_one_batch_in_a_step():
+            if any(part in _unsynchronized for part in self.module.modules()):
+                raise ElasticError(ACCUMULATES)
         script.before_pass()
         run = script.run
         if run is not None and not script.counts_samples and torch.is_grad_enabled():
@@ -285,8 +286,8 @@ def _watch_accumulation(module: Any) -> None:
 
     @functools.wraps(original)
     def set_requires_gradient_sync(self: Any, requires_gradient_sync: bool, *, recurse: bool = True) -> None:
-        if not requires_gradient_sync and script.run is not None and script.run.is_in_pass:
-            _refuse_accumulation()
+        if not requires_gradient_sync and _has_one_batch_in_a_step() and script.run is not None and script.run.is_in_pass:
+            raise ElasticError(ACCUMULATES)
         original(self, requires_gradient_sync, recurse=recurse)
         for part in self.modules() if recurse else [self]:
             _unsynchronized.discard(part) if requires_gradient_sync else _unsynchronized.add(part)
@@ -294,10 +295,10 @@ def _watch_accumulation(module: Any) -> None:
     module.FSDPModule.set_requires_gradient_sync = set_requires_gradient_sync
 
 
-def _refuse_accumulation() -> None:
-    """In a pass. Behind one a script may say what is not so in the next one, as Lightning Fabric's no_backward_sync(enabled=False) does."""
-    if script.run is not None and script.counts_samples and script.run.accumulation == 1:
-        raise ElasticError(ACCUMULATES)
+def _has_one_batch_in_a_step() -> bool:
+    """So that a pass whose gradients are not averaged is none. (Behind one a script may say what is not so in the next one, as Lightning
+    Fabric's no_backward_sync(enabled=False) does.)"""
+    return script.run is not None and script.counts_samples and script.run.accumulation == 1
 
 
 def _note(module: nn.Module) -> None:
