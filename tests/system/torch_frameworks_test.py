@@ -51,15 +51,16 @@ class ScriptCase(Case):
 class ResumedCase(Case):
     """Of scripts whose last line says what they end with."""
 
-    def resumes_as_undisturbed(self, script, steps=20, **variables):
+    def resumes_as_undisturbed(self, script, steps=20, batch=32, **variables):
         """Stopped after some steps and resumed, with one worker, a script ends with the same bits."""
         with tempfile.TemporaryDirectory() as directory:
             variables["ET_SAVED"] = os.path.join(directory, "undisturbed")
-            with torch_run(script_job(script, (1, 1, 1)), **variables) as run:
+            with torch_run(script_job(script, (1, 1, 1), batch={"per_worker": batch}), **variables) as run:
                 self.assertEqual(run.wait(END_S), 0, run.text()[-3000:])
                 undisturbed = self.end_of(run)
             variables["ET_SAVED"] = os.path.join(directory, "saved")
-            config = script_job(script, (1, 1, 1), checkpoint={"directory": os.path.join(directory, "checkpoints")})
+            config = script_job(script, (1, 1, 1), batch={"per_worker": batch},
+                                checkpoint={"directory": os.path.join(directory, "checkpoints")})
             with torch_run(config, **variables) as run:
                 run.wait_size(1, START_S)
                 run.wait_more_steps(steps, START_S)
@@ -128,6 +129,8 @@ class Accelerate(ScriptCase):
 
 
 class Trainer(ScriptCase, ResumedCase):
+    BATCH = 16  # as the script asks; an update has two
+
     @classmethod
     def setUpClass(cls):
         why = lacks("transformers") or lacks("accelerate")
@@ -150,7 +153,7 @@ class Trainer(ScriptCase, ResumedCase):
 
     def test_a_run_that_resumes_ends_as_an_undisturbed_one(self):
         for every in (1, 7):  # in each step, what follows the update has an exchange for that
-            text = self.resumes_as_undisturbed("trainer_script.py", ET_EPOCHS=2, ET_USES="slow", ET_LOG_EVERY=every)
+            text = self.resumes_as_undisturbed("trainer_script.py", batch=self.BATCH, ET_EPOCHS=2, ET_USES="slow", ET_LOG_EVERY=every)
             logged = re.findall(r"'learning_rate': '\S+', 'epoch': '(\S+)'", text)
             steps = range(every, 127, every)  # 63 in an epoch
             self.assertEqual(logged, [f"{(step - 1) // 63 + min(1, ((step - 1) % 63 + 1) * 32 / 2000):.4g}" for step in steps])
@@ -158,12 +161,13 @@ class Trainer(ScriptCase, ResumedCase):
     def test_a_part_of_an_epoch_and_a_checkpoint_of_it_with_which_another_run_goes_on(self):
         with tempfile.TemporaryDirectory() as directory:
             saved = os.path.join(directory, "saved")
-            with torch_run(script_job("trainer_script.py", (1, 1, 1)), ET_SAVED=saved, ET_USES="save", ET_EPOCHS=0.64) as run:
+            batch = {"per_worker": self.BATCH}
+            with torch_run(script_job("trainer_script.py", (1, 1, 1), batch=batch), ET_SAVED=saved, ET_USES="save", ET_EPOCHS=0.64) as run:
                 self.assertEqual(run.wait(END_S), 0, run.text()[-3000:])
                 self.assertIn("epoch 0.64", run.text())
                 self.assertIn("after 40 of 40 steps", run.text())
             self.assertEqual({name for name in os.listdir(saved) if "checkpoint" in name}, {"checkpoint-20", "checkpoint-40"})
-            with torch_run(script_job("trainer_script.py", (1, 1, 2)), ET_SAVED=saved, ET_USES="resume", ET_EPOCHS=4) as run:
+            with torch_run(script_job("trainer_script.py", (1, 1, 2), batch=batch), ET_SAVED=saved, ET_USES="resume", ET_EPOCHS=4) as run:
                 run.wait_size(1, START_S)
                 run.wait_more_steps(30, START_S)  # a new worker finds another checkpoint
                 run.do("resize", run.name, 2)

@@ -24,8 +24,8 @@ END_S = 400  # of a run
 
 
 def torch_job(workers=(1, 2, 4), program=(PROGRAM,), preload=PRELOAD, **sections):
-    config = job(workers=workers, command=[PYTHON, *program], batch={"per_worker": 32}, audit={"every_steps": 1},
-                 timeouts={"ready_ms": 1000 * START_S, "start_ms": 1000 * START_S}, **sections)
+    config = job(workers=workers, command=[PYTHON, *program], audit={"every_steps": 1},
+                 timeouts={"ready_ms": 1000 * START_S, "start_ms": 1000 * START_S}, **{"batch": {"per_worker": 32}, **sections})
     config["workers"].update(preload=[preload], preload_timeout_ms=1000 * START_S)
     return config
 
