@@ -181,10 +181,10 @@ Status DeviceGradients::reduce(OpenStep& step, Bucket& bucket) {
 
 Status DeviceGradients::keep_input(Bucket& bucket) {
   if (!host_.may_repeat()) return {};
-  const std::size_t bytes = bucket.bytes_on_device();
+  const std::size_t bytes = bucket.memory_bytes();
   const auto keep = device_->keep(bucket.index, bytes);
   if (!keep) return final_error(keep.error());
-  if (auto copied = device_->copy(*keep, bucket.begin_on_device(), bytes, bucket.stream); !copied)
+  if (auto copied = device_->copy(*keep, bucket.memory(), bytes, bucket.stream); !copied)
     return final_error(copied.error());
   bucket.copied = true;
   check(device_->mark_input(bucket.index, bucket.stream));
@@ -241,7 +241,7 @@ Status DeviceGradients::start(OpenStep& step, Bucket& bucket) {
   if (!step.has_samples()) {
     reduce.input = Input::kNothing;
   } else if (bucket.copied || host_.keeps_inputs()) {
-    const auto keep = device_->keep(bucket.index, bucket.bytes_on_device());
+    const auto keep = device_->keep(bucket.index, bucket.memory_bytes());
     if (!keep) return final_error(keep.error());
     reduce.keep = *keep;
     reduce.input = std::exchange(bucket.copied, true) ? Input::kKept : Input::kKeep;
@@ -256,7 +256,7 @@ void DeviceGradients::clear(Bucket& bucket) {
     return;
   }
   void* const gradient = bucket.narrow != nullptr ? bucket.narrow : bucket.data;
-  check(device_->fill_zero(gradient, bucket.bytes_on_device(), bucket.stream));
+  check(device_->fill_zero(gradient, bucket.memory_bytes(), bucket.stream));
 }
 
 void DeviceGradients::mark_state(const OpenStep& step) {

@@ -48,14 +48,13 @@ struct Bucket {
   bool on_device = false;
   void* stream = nullptr;  // of a gradient in device memory: the stream that produces it
 
-  std::size_t bytes_on_device() const { return count * (narrow != nullptr ? sizeof(std::uint16_t) : sizeof(float)); }
-  // The program's memory; of gradients on a device.
-  const std::byte* begin_on_device() const {
+  std::size_t memory_bytes() const { return count * (narrow != nullptr ? sizeof(std::uint16_t) : sizeof(float)); }
+  // The program's memory of a gradient.
+  const std::byte* memory() const {
     return static_cast<const std::byte*>(narrow != nullptr ? narrow : static_cast<const void*>(data));
   }
   bool shares_memory_with(const Bucket& other) const {
-    return begin_on_device() < other.begin_on_device() + other.bytes_on_device() &&
-           other.begin_on_device() < begin_on_device() + bytes_on_device();
+    return memory() < other.memory() + other.memory_bytes() && other.memory() < memory() + memory_bytes();
   }
 };
 

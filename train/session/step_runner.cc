@@ -12,11 +12,14 @@ namespace elastictrain::session {
 
 namespace {
 
-// Where a program sums one memory several times in a step.
-bool writes_into_earlier(const OpenStep& step, const Bucket& bucket) {
-  if (!bucket.on_device) return false;
-  return std::any_of(step.buckets.begin(), step.buckets.begin() + static_cast<std::ptrdiff_t>(bucket.index),
-                     [&](const Bucket& earlier) { return earlier.on_device && earlier.shares_memory_with(bucket); });
+// Whether a program sums this memory once more in a step.
+bool is_summed_again(const OpenStep& step, const Bucket& bucket) {
+  const auto is_earlier_sum = [&](const Bucket& earlier) {
+    return earlier.kind == Bucket::Kind::kGradient && earlier.shares_memory_with(bucket);
+  };
+  return bucket.kind == Bucket::Kind::kGradient &&
+         std::any_of(step.buckets.begin(), step.buckets.begin() + static_cast<std::ptrdiff_t>(bucket.index),
+                     is_earlier_sum);
 }
 
 }  // namespace
@@ -29,8 +32,7 @@ Status BucketReducer::reduce(OpenStep& step, Bucket& bucket) {
 }
 
 Status BucketReducer::keep_input(const OpenStep& step, Bucket& bucket) {
-  const bool is_gradient = bucket.kind == Bucket::Kind::kGradient;
-  if (!is_gradient || step.averages || !step.has_samples() || bucket.copied) return {};
+  if (step.averages || !step.has_samples() || bucket.copied || !is_summed_again(step, bucket)) return {};
   if (bucket.on_device) return parts_.device.keep_input(bucket);
   NarrowGradients::widen(step, bucket);
   parts_.host.keep_input(bucket);
@@ -186,7 +188,8 @@ Status StepRunner::repeat() {
   }
   for (auto& bucket : step_->buckets) {
     // A device queues what follows, whose input would be written into a sum that goes on.
-    Status status = writes_into_earlier(*step_, bucket) ? parts_.device.finish(*step_) : Status();
+    const bool waits = bucket.on_device && is_summed_again(*step_, bucket);
+    Status status = waits ? parts_.device.finish(*step_) : Status();
     if (status) status = parts_.reducer.reduce(*step_, bucket);
     if (!status) return finish_sums(status);
   }

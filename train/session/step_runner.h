@@ -35,8 +35,8 @@ class BucketReducer {
   explicit BucketReducer(const Parts& parts) : parts_(parts) {}
 
   Status reduce(OpenStep& step, Bucket& bucket);
-  // Before a repetition: of a bucket whose sum has not begun. Its memory may be that of an earlier one, into which that
-  // one's sum is written again.
+  // Before a repetition: of a bucket whose sum has not begun, and whose memory is that of an earlier one, into which
+  // that one's sum is written again.
   Status keep_input(const OpenStep& step, Bucket& bucket);
 
  private:

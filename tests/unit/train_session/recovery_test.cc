@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <bit>
-#include <chrono>
 #include <cmath>
 #include <csignal>
 #include <cstdint>
@@ -10,7 +9,6 @@
 #include <filesystem>
 #include <memory>
 #include <optional>
-#include <thread>
 #include <vector>
 
 #include "device_arrays.h"
@@ -484,7 +482,7 @@ class TwoPasses {
   void run(Session& session, Step step) {
     sum(session, 1, 0x3f80);
     if (step == dies_in_) std::raise(SIGKILL);
-    if (step == 5) std::this_thread::sleep_for(std::chrono::milliseconds(500));
+    if (step == 5) wait_to_be_let_go();
     demand(sum(session, 3, 0x4040), "the second pass is not part of the mean");
   }
 
@@ -535,7 +533,12 @@ TEST_CASE("a worker dies between two sums of the same memory: what the others ha
       workers.push_back(run.spawn_ready(with_two_passes(type, 5)));
       run.change_to(workers);
       run.wait_exit(workers.back());
-      run.recover();
+      workers.pop_back();
+      const Generation fence = run.new_fence();
+      run.send_abort(fence, workers);
+      run.let_go();
+      run.wait_halted(fence, workers);
+      run.recover_with(run.recovery_plan(fence));
       train_on_and_check(run);
     }
   }

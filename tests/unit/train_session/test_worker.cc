@@ -257,15 +257,6 @@ class Program {
     if (in_generation || is_now(options_.dies)) ::kill(::getpid(), SIGKILL);
   }
 
-  static void wait_to_be_let_go() {
-    const char* go = std::getenv("TEST_WORKER_GO");
-    const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(20);
-    while (go != nullptr && ::access(go, F_OK) != 0) {
-      if (std::chrono::steady_clock::now() > deadline) throw BrokenPromise("the test did not let this worker go");
-      std::this_thread::sleep_for(std::chrono::milliseconds(1));
-    }
-  }
-
   void trace() const {
     if (!options_.traces_weight) return;
     const char* directory = std::getenv("TEST_WORKER_DIRECTORY");
@@ -322,6 +313,15 @@ class Program {
 };
 
 }  // namespace
+
+void wait_to_be_let_go() {
+  const char* go = std::getenv("TEST_WORKER_GO");
+  const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(20);
+  while (go != nullptr && ::access(go, F_OK) != 0) {
+    if (std::chrono::steady_clock::now() > deadline) throw BrokenPromise("the test did not let this worker go");
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+}
 
 double sample_gradient(std::uint64_t sample, std::size_t parameter) {
   const std::uint32_t mixed = (static_cast<std::uint32_t>(sample) * 2654435761U) ^

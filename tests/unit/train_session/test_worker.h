@@ -82,6 +82,9 @@ inline void demand(bool condition, const char* what) {
   if (!condition) throw std::runtime_error(what);
 }
 
+// Until FakeRun::let_go(). Throws if that does not come.
+void wait_to_be_let_go();
+
 // The gradient of one sample, the same in every process.
 double sample_gradient(std::uint64_t sample, std::size_t parameter);
 
