@@ -6,7 +6,7 @@ gradients arrive.
 """
 
 import functools
-from typing import Any, Callable, Dict, Iterable, List, Optional, Sequence, Set, Tuple
+from typing import Any, Callable, Dict, Iterable, List, Optional, Sequence, Tuple
 
 import torch
 
@@ -134,16 +134,13 @@ class Gradients:
         self.after_end: Callable[[], Any] = lambda: None
         self._hooks: List[Any] = [slot.parameter.register_post_accumulate_grad_hook(functools.partial(self.arrived, slot))
                                   for slot in self._slots]
-        self._followed: Set[int] = set()  # whose gradients are weighted, and tell of passes
         self.follow_passes(slot.parameter for slot in self._slots)
 
     def follow_passes(self, parameters: Iterable[torch.Tensor]) -> None:
         """Of several in a step, by the tensors that their gradients come to: those that fully_shard() gathers are others than the
-        parameters, and there from the first forward pass on."""
-        for parameter in parameters if self._passes > 1 else ():
-            if id(parameter) not in self._followed:
-                self._followed.add(id(parameter))
-                self._hooks.append(parameter.register_hook(self._weighted))
+        parameters, and there from the first forward pass on. Each once."""
+        if self._passes > 1:
+            self._hooks += [parameter.register_hook(self._weighted) for parameter in parameters]
 
     def open(self, weights: Sequence[float] = (1.0,)) -> None:
         """A new step; `weights` of the gradients of its passes."""

@@ -203,10 +203,19 @@ def divided_parameters(model: Any) -> List[Any]:
     return [*(part.sharded_param for part in parts), *others]
 
 
-def gathered_parameters(model: Any) -> List[torch.Tensor]:
-    """Those that are trained of the whole ones which fully_shard() has made for passes until now; they stay the same objects."""
-    parts = [getattr(part, "_unsharded_param", None) for group in _groups_of_fsdp(model) for part in group.fsdp_params]
-    return [part for part in parts if part is not None and part.requires_grad]
+class Gathered:
+    """The whole parameters that fully_shard() makes in the first passes of a model, and keeps."""
+
+    def __init__(self, model: Any) -> None:
+        self._waiting = [part for group in _groups_of_fsdp(model) for part in group.fsdp_params if part.sharded_param.requires_grad]
+
+    def newly_made(self) -> List[torch.Tensor]:
+        """Each once."""
+        if not self._waiting:
+            return []
+        made = [part._unsharded_param for part in self._waiting if hasattr(part, "_unsharded_param")]
+        self._waiting = [part for part in self._waiting if not hasattr(part, "_unsharded_param")]
+        return made
 
 
 def tensors_of(value: Any) -> List[torch.Tensor]:

@@ -110,9 +110,11 @@ class ElasticRun:
         return buffers
 
     def _follow_passes(self, model: Any) -> None:
-        if self.layout is not None and self.accumulation > 1:
-            follow = torch.compiler.disable(lambda *_: self._gradients.follow_passes(_layout.gathered_parameters(model)))
-            self._hooks.append(model.register_forward_hook(follow))
+        if self.layout is None or self.accumulation == 1:
+            return
+        waiting = _layout.Gathered(model)
+        follow = torch.compiler.disable(lambda *_: self._gradients.follow_passes(waiting.newly_made()))
+        self._hooks.append(model.register_forward_hook(follow))
 
     def _share_state(self, plan: Plan) -> None:
         self._optimizers = plan.optimizers
