@@ -645,6 +645,10 @@ class Optimizers(unittest.TestCase):
                     results.append(values_of(model))
                 self.assertTrue(torch.equal(*results), (rates, comes_first))
 
+    def test_an_optimizer_that_needs_a_closure_is_refused(self):
+        with self.assertRaisesRegex(ElasticError, "LBFGS makes its step by a closure that it may call several times"):
+            _optimizers.create_state(torch.optim.LBFGS(nn.Linear(4, 3).parameters()))
+
     def test_a_list_of_another_type_in_a_group_stays_one(self):
         """As those of a file of settings."""
         optimizer = torch.optim.SGD(nn.Linear(4, 3).parameters(), lr=0.1)

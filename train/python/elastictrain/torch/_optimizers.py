@@ -17,6 +17,10 @@ from ._python_state import Fixed, is_other
 from ..errors import ElasticError
 
 
+NEEDS_CLOSURE = ("{} makes its step by a closure that it may call several times, each of which would be a step of the run; an optimizer that "
+                 "needs no closure can be made elastic")
+
+
 def create_state(optimizer: Optimizer) -> None:
     """Makes the state of every parameter, as if no step had been taken. Parameters keep their values."""
     for inner in _inner_ones(optimizer):
@@ -37,7 +41,9 @@ def _inner_ones(optimizer: Optimizer, known: Sequence[Optimizer] = ()) -> List[O
     """Those that a container of optimizers makes its step by."""
     known = [*known, optimizer]
     held = list(vars(optimizer).values())
-    held += [one for value in held if isinstance(value, (list, tuple, dict)) for one in (value.values() if isinstance(value, dict) else value)]
+    for value in held[:]:
+        if isinstance(value, (list, tuple, dict)):
+            held += value.values() if isinstance(value, dict) else value
     found: List[Optimizer] = []
     for one in held:
         if isinstance(one, Optimizer) and all(one is not other for other in (*known, *found)):
@@ -72,11 +78,15 @@ def key_with_tensors_within(optimizer: Optimizer) -> Optional[Any]:
 
 
 def _holds_tensor(value: Any, depth: int) -> bool:
-    if isinstance(value, torch.Tensor) or depth == 0:
-        return depth > 0
-    parts = value.values() if isinstance(value, dict) else value if isinstance(value, (list, tuple)) else vars(value).values() if hasattr(
-        value, "__dict__") and not isinstance(value, type) else ()
-    return any(_holds_tensor(part, depth - 1) for part in parts)
+    if isinstance(value, torch.Tensor):
+        return True
+    if isinstance(value, dict):
+        parts = list(value.values())
+    elif isinstance(value, (list, tuple)):
+        parts = list(value)
+    else:
+        parts = [] if isinstance(value, type) else list(getattr(value, "__dict__", {}).values())
+    return depth > 1 and any(_holds_tensor(part, depth - 1) for part in parts)
 
 
 class ScaledRates:
@@ -198,6 +208,8 @@ def _initialise(optimizer: Optimizer) -> None:
 
 def _step_without_effect(optimizer: Optimizer, parameters: List[torch.Tensor]) -> None:
     """A step of zero gradients and rates. State that only this step makes starts from zero."""
+    if any(name == "closure" and argument.default is argument.empty for name, argument in inspect.signature(optimizer.step).parameters.items()):
+        raise ElasticError(NEEDS_CLOSURE.format(type(optimizer).__name__))
     stepping = [optimizer, *_inner_ones(optimizer)]
     values = [p.detach().clone() for p in parameters]
     before = [{p: {k: _copied(v) for k, v in one.state[p].items()} for p in parameters if p in one.state} for one in stepping]

@@ -262,7 +262,7 @@ class ScriptRun(ElasticRun):
 
     def _has_no_update(self) -> bool:
         """In a replica of several processes a loss that is computed in parts has a backward pass for each, and one for the rest."""
-        return self.layout is not None and not self._is_updated
+        return self.layout is not None and not self._is_at_update and not self._is_updated
 
     def see_inputs(self, inputs: List[torch.Tensor]) -> None:
         """Of a forward pass in a replica of several processes."""
