@@ -4,7 +4,6 @@ prints and saves.
 """
 
 import builtins
-import contextlib
 import functools
 import io
 import os
@@ -428,7 +427,10 @@ def _await_file(path: Any) -> None:
     if full not in _awaited:
         return
     _awaited.discard(full)
-    while not os.path.exists(full) and time.monotonic() < end:
+    while not os.path.exists(full):
+        if time.monotonic() >= end:
+            print(f"elastictrain: {full}, which the first replica was to write, is not there after {WAIT_S:.0f} s", file=sys.stderr, flush=True)
+            return
         time.sleep(0.02)
 
 
