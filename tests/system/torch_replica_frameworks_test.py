@@ -2,16 +2,15 @@
 
 import os
 import re
-import signal
 import subprocess
 import tempfile
 import unittest
 
 import harness
-from harness import Case, pids
+from harness import Case
 from torch_frameworks_test import lacks, script_job
-from torch_replicas_test import apart_from_one_process, others_of, train_and_stop
-from torch_test import END_S, PYTHON, START_S, torch_run
+from torch_replicas_test import apart_from_one_process, lose_all_and_go_on, lose_two_replicas, other_then_first, train_and_stop
+from torch_test import PYTHON, START_S, torch_run
 
 REFUSED_WITH_ACCELERATE = {
     "whole": "this script's Accelerator does not divide its model by FSDP2, and in replicas of several processes it has to",
@@ -46,11 +45,7 @@ class ReplicaCase(Case):
             run.do("resize", run.name, 2)
             run.wait_size(2, START_S)
             run.wait_more_steps(20, START_S)
-            for place, victim_of in ((1, lambda pid: others_of(pid)[0]), (0, lambda pid: pid)):
-                replica = pids(run.status())[place]
-                os.kill(victim_of(replica), signal.SIGKILL)
-                run.wait_status(lambda s: s.get("world_size") == 2 and replica not in pids(s), START_S, "the replacement")
-                run.wait_more_steps(20, START_S)
+            lose_two_replicas(run, other_then_first(run))
             run.do("resize", run.name, 1)
             train_and_stop(run)
             run.wait_no_processes()
@@ -91,12 +86,7 @@ class Accelerate(ReplicaCase):
         with tempfile.TemporaryDirectory() as checkpoints:
             with self.run_of((1, 1, 2), ET_EPOCHS=20, ET_PAUSE_S=0.01,
                              checkpoint={"directory": checkpoints, "interval_steps": 10, "resume": True}) as run:
-                run.wait_checkpoint(checkpoints, 60, START_S)
-                run.lose_everything()
-                run.resume()
-                self.assertEqual(run.wait(END_S), 0, run.text()[-2000:])
-                run.wait_no_processes()
-                self.assert_audit_clean(run)
+                lose_all_and_go_on(self, run, checkpoints)
             epochs = [int(epoch) for epoch in re.findall(r"epoch (\d+): error", run.text())]
             self.assertEqual(sorted(set(epochs)), list(range(20)))
             self.assertLess(len(epochs), 24, "it goes on in its loop")
@@ -147,12 +137,7 @@ class Trainer(ReplicaCase):
         with tempfile.TemporaryDirectory() as folder, tempfile.TemporaryDirectory() as checkpoints:
             with self.run_of((1, 1, 2), ET_SAVED=folder, ET_DIVIDED="GPT2Block", ET_EPOCHS=6,
                              checkpoint={"directory": checkpoints, "interval_steps": 10, "resume": True}) as run:
-                run.wait_checkpoint(checkpoints, 60, START_S)
-                run.lose_everything()
-                run.resume()
-                self.assertEqual(run.wait(END_S), 0, run.text()[-2000:])
-                run.wait_no_processes()
-                self.assert_audit_clean(run)
+                lose_all_and_go_on(self, run, checkpoints)
             self.assertRegex(run.text(), r"rate 0\.000\d+ epoch 6\.0")
             self.assertRegex(run.text(), r"eval \S+ after (\d+) steps\n(?:.*\n)*?.*ends with parts after \1 of \1 steps")
 

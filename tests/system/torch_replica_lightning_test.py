@@ -3,16 +3,15 @@ come, go and die, a stopped run, and what is refused."""
 
 import os
 import re
-import signal
 import subprocess
 import tempfile
 import unittest
 
 import harness
-from harness import Case, pids
+from harness import Case
 from torch_frameworks_test import lacks
-from torch_replicas_test import others_of
-from torch_test import END_S, HERE, PYTHON, START_S, torch_job, torch_run
+from torch_replicas_test import lose_all_and_go_on, lose_two_replicas, other_then_first, train_and_stop
+from torch_test import HERE, PYTHON, START_S, torch_job, torch_run
 
 REFERENCE = """
 import sys, torch
@@ -133,16 +132,9 @@ class Lightning(Case):
             run.do("resize", run.name, 2)
             run.wait_size(2, START_S)
             run.wait_more_steps(20)
-            for place, victim_of in ((1, lambda pid: others_of(pid)[0]), (0, lambda pid: pid)):
-                replica = pids(run.status())[place]
-                os.kill(victim_of(replica), signal.SIGKILL)
-                run.wait_status(lambda s: s.get("world_size") == 2 and replica not in pids(s), START_S, "the replacement")
-                run.wait_more_steps(40)
+            lose_two_replicas(run, other_then_first(run), 40)
             run.do("resize", run.name, 1)
-            run.wait_size(1, START_S)
-            run.wait_more_steps(20)
-            run.do("stop", run.name, timeout=60)
-            run.wait(END_S)
+            train_and_stop(run)
             run.wait_no_processes()
             self.assert_audit_clean(run)
             return run
@@ -152,12 +144,7 @@ class Lightning(Case):
             with self.subTest(is_fabric=is_fabric), tempfile.TemporaryDirectory() as checkpoints:
                 with lightning_run((1, 1, 2), {"ET_EPOCHS": 10, "ET_PAUSE_S": 0.01}, is_fabric=is_fabric,
                                    checkpoint={"directory": checkpoints, "interval_steps": 10, "resume": True}) as run:
-                    run.wait_checkpoint(checkpoints, 60, START_S)
-                    run.lose_everything()
-                    run.resume()
-                    self.assertEqual(run.wait(END_S), 0, run.text()[-2000:])
-                    run.wait_no_processes()
-                    self.assert_audit_clean(run)
+                    lose_all_and_go_on(self, run, checkpoints)
                 epochs = epochs_of(run)
                 self.assertEqual(sorted(set(epochs)), list(range(10)))
                 self.assertLess(len(epochs), 14, "it goes on in its loop")

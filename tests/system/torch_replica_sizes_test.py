@@ -10,7 +10,7 @@ import unittest
 import harness
 from harness import Case
 from torch_replicas_test import replica_job, script_run, tensor_run, train_and_stop
-from torch_test import END_S, PYTHON, START_S, WHY_NOT, torch_python, torch_run
+from torch_test import PYTHON, START_S, WHY_NOT, torch_python, torch_run
 
 COMPARED = """
 import sys, torch

@@ -172,6 +172,41 @@ def train_and_stop(run, size=1, steps=20):
     run.wait(END_S)
 
 
+def lose_two_replicas(run, victims, steps=20):
+    """Of two: kills a process of one and waits for its replacement, twice. `victims()`: (pid of the replica, of the process), each time."""
+    for number in range(2):
+        replica, process = victims(number)
+        os.kill(process, signal.SIGKILL)
+        run.wait_status(lambda s: s.get("world_size") == 2 and replica not in pids(s), START_S, "the replacement")
+        run.wait_more_steps(steps, START_S)
+
+
+def other_then_first(run):
+    """A process of the second replica that is not its first one, then the first one's first process."""
+    def victims(number):
+        replica = pids(run.status())[1 - number]
+        return replica, replica if number else others_of(replica)[0]
+    return victims
+
+
+def those_beside(run, stays):
+    """Of the replica that does not stay: another process than its first one, then that."""
+    def victims(number):
+        replica = next(pid for pid in pids(run.status()) if pid != stays)
+        return replica, replica if number else others_of(replica)[-1]
+    return victims
+
+
+def lose_all_and_go_on(case, run, checkpoints):
+    """From its checkpoint, to the end of the program."""
+    run.wait_checkpoint(checkpoints, 60, START_S)
+    run.lose_everything()
+    run.resume()
+    case.assertEqual(run.wait(END_S), 0, run.text()[-2000:])
+    run.wait_no_processes()
+    case.assert_audit_clean(run)
+
+
 def others_of(pid):
     """The other processes of the replica whose first one this is."""
     return [int(child) for child in subprocess.run(["pgrep", "-P", str(pid)], capture_output=True, text=True).stdout.split()]
@@ -331,11 +366,7 @@ class Scripts(Case):
                 run.wait_more_steps(20)
                 stays = pids(run.status())[0]
                 self.assertEqual(run.status()["per_replica"], 2)
-                for victim_of in (lambda pid: others_of(pid)[0], lambda pid: pid):
-                    replica = [pid for pid in pids(run.status()) if pid != stays][0]
-                    os.kill(victim_of(replica), signal.SIGKILL)
-                    run.wait_status(lambda s: s.get("world_size") == 2 and replica not in pids(s), START_S, "the replacement")
-                    run.wait_more_steps(20)
+                lose_two_replicas(run, those_beside(run, stays))
                 os.kill(stays, signal.SIGKILL)
                 run.wait_status(lambda s: s.get("world_size") == 2 and stays not in pids(s), START_S, "another first one")
                 run.wait_more_steps(60)
@@ -485,12 +516,7 @@ class Scripts(Case):
         with tempfile.TemporaryDirectory() as folder, tempfile.TemporaryDirectory() as checkpoints:
             with script_run((1, 1, 2), {"ET_FOLDER": folder, "ET_EPOCHS": 20, "ET_PAUSE_S": 0.01},
                             checkpoint={"directory": checkpoints, "interval_steps": 10, "resume": True}) as run:
-                run.wait_checkpoint(checkpoints, 60, START_S)
-                run.lose_everything()
-                run.resume()
-                self.assertEqual(run.wait(END_S), 0, run.text()[-2000:])
-                run.wait_no_processes()
-                self.assert_audit_clean(run)
+                lose_all_and_go_on(self, run, checkpoints)
             epochs = [int(epoch) for epoch in re.findall(r"epoch (\d+): error", run.text())]
             self.assertEqual(sorted(set(epochs)), list(range(20)))
             self.assertLess(len(epochs), 24, "it goes on in its loop")
@@ -552,11 +578,7 @@ class TensorParallel(Case):
             run.do("resize", run.name, 2)
             run.wait_size(2, START_S)
             run.wait_more_steps(20)
-            for victim_of in (lambda pid: others_of(pid)[-1], lambda pid: pid):
-                replica = [pid for pid in pids(run.status()) if pid != stays][0]
-                os.kill(victim_of(replica), signal.SIGKILL)
-                run.wait_status(lambda s: s.get("world_size") == 2 and replica not in pids(s), START_S, "the replacement")
-                run.wait_more_steps(20)
+            lose_two_replicas(run, those_beside(run, stays))
             self.assertIn(stays, pids(run.status()))
             run.do("resize", run.name, 1)
             run.wait_size(1, START_S)
