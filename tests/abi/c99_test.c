@@ -23,6 +23,17 @@ static void refuse_other_layout(et_other_layout* other, void* user_data) {
   other->refusal = "it is never called here";
 }
 
+static int read_zeros(uint64_t offset, void* into, size_t bytes, char* problem, size_t room, void* user_data) {
+  (void)offset, (void)problem, (void)room, (void)user_data;
+  memset(into, 0, bytes);
+  return 0;
+}
+
+static int forget(uint64_t offset, const void* from, size_t bytes, char* problem, size_t room, void* user_data) {
+  (void)offset, (void)from, (void)bytes, (void)problem, (void)room, (void)user_data;
+  return 0;
+}
+
 static void count_change(const et_change* change, void* user_data) {
   et_session_destroy(in_training); /* refused: the session goes on */
   CHECK(strstr(et_last_error(), "in a callback of the session is refused") != NULL);
@@ -188,6 +199,9 @@ static void has_early_values(et_session* session) {
   CHECK(et_share_forward_tensor(session, "statistics", NULL, "F32", two, 1) == ET_ERROR_SESSION);
   CHECK(et_share_first_tensor(session, "best", best, "F32", two, 1, 2) == ET_OK);
   CHECK(et_share_first_tensor(session, "never", best, "F32", two, 1, 0) == ET_ERROR_SESSION);
+  CHECK(et_share_tensor_through(session, "elsewhere", "F32", two, 1, read_zeros, forget, NULL) == ET_OK);
+  CHECK(et_share_tensor_through(session, "elsewhere", "F32", two, 1, read_zeros, forget, NULL) == ET_ERROR_SESSION);
+  CHECK(et_share_tensor_through(session, "nowhere", "F32", two, 1, NULL, forget, NULL) == ET_ERROR_INVALID);
   CHECK(et_share_local_state(session, "own values", own, sizeof own) == ET_OK);
   CHECK(et_share_local_state(session, "own values", own, sizeof own) == ET_ERROR_SESSION);
   CHECK(et_share_local_state(session, "no values", NULL, sizeof own) == ET_ERROR_INVALID);

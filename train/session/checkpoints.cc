@@ -1,8 +1,10 @@
 #include "train/session/checkpoints.h"
 
 #include <algorithm>
+#include <deque>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "supervisor/protocol/names.h"
 #include "train/session/control_plane.h"
@@ -97,12 +99,19 @@ Status Checkpoints::take_other(checkpoint::Manifest& manifest, std::string_view 
                     .samples_used = progress.samples_used,
                     .epoch = progress.sampler.epoch,
                     .cursor = progress.sampler.cursor};
+  std::deque<std::vector<std::byte>> beside;  // for state that the program fills here, and its port copies
   for (const auto& buffer : parts_.buffers.buffers()) {
-    if (buffer.port != nullptr) return Error{ErrorCode::kInvalid, "its state is divided otherwise"};
-    other.state.push_back({buffer.name, {buffer.data, buffer.bytes}});
+    const bool is_here = buffer.port == nullptr;
+    if (!is_here) beside.emplace_back(buffer.bytes);
+    other.state.push_back({buffer.name, {is_here ? buffer.data : beside.back().data(), buffer.bytes}});
   }
   parts_.on_other_layout(other);
   if (!other.refusal.empty()) return Error{ErrorCode::kInvalid, other.refusal};
+  for (const auto& buffer : parts_.buffers.buffers()) {
+    if (buffer.port == nullptr) continue;
+    if (auto copied = buffer.port->write(buffer.data, beside.front()); !copied) return copied;
+    beside.pop_front();
+  }
   progress.samples_used = other.samples_used;
   progress.sampler = {.seed = progress.sampler.seed, .epoch = other.epoch, .cursor = other.cursor, .returned = {}};
   for (const auto& [first, count] : other.returned) progress.sampler.returned.push_back({first, count});

@@ -7,11 +7,13 @@
 
 #include <cstdint>
 #include <functional>
+#include <list>
 #include <memory>
 #include <set>
 #include <string>
 
 #include "elastictrain/session.hpp"
+#include "train/session/access_port.h"
 #include "train/session/auxiliary_state.h"
 #include "train/session/device_access.h"
 #include "train/session/environment.h"
@@ -34,6 +36,7 @@ struct ProgramView {
 struct Program {
   Environment environment;  // `worker` is the first worker of this process
   DataOptions data;
+  std::list<AccessPort> ports;  // to state of `buffers`
   state::StateBuffers buffers;
   EarlyValues early;
   Attachments attachments;

@@ -31,6 +31,18 @@ void Session::share_tensor(std::string_view name, void* data, std::string_view d
   impl_->add_state(name, {static_cast<std::byte*>(data), bytes}, std::move(type));
 }
 
+void Session::share_tensor_through(MemoryAccess access, std::string_view name, std::string_view dtype,
+                                   std::span<const std::uint64_t> shape) {
+  impl_->require_before_start("share_tensor_through() after start(); register all state before start()");
+  impl_->require(access.read && access.write, "share_tensor_through() without a function; it needs both");
+  state::TensorType type{std::string(dtype), {shape.begin(), shape.end()}};
+  const auto bytes = impl_->tensor_bytes(name, type);
+  auto& port = impl_->program_.ports.emplace_back(std::move(access));
+  if (!impl_->program_.buffers.add(name, port.begin(), bytes, &port, std::move(type))) {
+    throw SessionError("state \"" + std::string(name) + "\" is shared twice; give every buffer a name of its own");
+  }
+}
+
 std::size_t Session::Impl::tensor_bytes(std::string_view name, const state::TensorType& type) const {
   if (const auto bytes = checkpoint::tensor_bytes(type.dtype, type.shape)) return static_cast<std::size_t>(*bytes);
   throw SessionError("tensor \"" + std::string(name) + "\": safetensors has no dtype \"" + type.dtype +

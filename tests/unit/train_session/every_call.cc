@@ -49,6 +49,7 @@ std::string calls_that_return(Session& session) {
       {"share_state", [&] { session.share_state("new", &value, sizeof value); }},
       {"share_model", [&] { session.share_model("new", &value, 1); }},
       {"share_tensor", [&] { session.share_tensor("new", &value, "F32", shape); }},
+      {"share_tensor_through", [&] { session.share_tensor_through({}, "new", "F32", shape); }},
       {"share_forward_tensor", [&] { session.share_forward_tensor("new", &value, "F32", shape); }},
       {"share_first_tensor", [&] { session.share_first_tensor("new", &value, "F32", shape); }},
       {"move_state", [&] { session.move_state("weights", room.data()); }},

@@ -124,6 +124,13 @@ typedef struct et_change {
 } et_change;
 typedef void (*et_change_callback)(const et_change* change, void* user_data);
 
+/* Access to memory that this process cannot reach: both copy, `offset` bytes behind its begin, and return when that is
+ * done: 0, or another number if it cannot be, with a sentence of at most `room` bytes, its end included, in `problem`.
+ * They are called until et_session_destroy(), on threads of the session too, several at once. */
+typedef int (*et_memory_read)(uint64_t offset, void* into, size_t bytes, char* problem, size_t room, void* user_data);
+typedef int (*et_memory_write)(uint64_t offset, const void* from, size_t bytes, char* problem, size_t room,
+                               void* user_data);
+
 typedef struct et_named {
   const char* name;
   void* data;
@@ -222,6 +229,10 @@ ET_API et_status et_share_device_state(et_session* session, const char* name, vo
 /* State with the dtype (safetensors' name: F32, BF16, I64, ...) and shape that checkpoints give it. */
 ET_API et_status et_share_tensor(et_session* session, const char* name, void* data, const char* dtype,
                                  const uint64_t* shape, uint32_t dimensions);
+/* The same for a tensor that this process cannot reach itself. */
+ET_API et_status et_share_tensor_through(et_session* session, const char* name, const char* dtype,
+                                         const uint64_t* shape, uint32_t dimensions, et_memory_read read,
+                                         et_memory_write write, void* user_data);
 /* The same for what the forward pass writes: any time in a step, equal on all workers by et_commit_step(). */
 ET_API et_status et_share_forward_tensor(et_session* session, const char* name, void* data, const char* dtype,
                                          const uint64_t* shape, uint32_t dimensions);

@@ -233,6 +233,15 @@ struct Boundary {
   bool end = false;         // the data end with this step
 };
 
+// Access to memory that this process cannot reach: another process's, or that of a device that the session does not
+// know. Both copy, `offset` bytes behind its begin, and return when that is done: nothing, or a sentence that says why
+// it cannot be. They are called until the session ends, on threads of its own too, several at once. The copy is of what
+// the program has written before its last commit_step(), or before start().
+struct MemoryAccess {
+  std::function<std::string(std::uint64_t offset, std::span<std::byte> into)> read;
+  std::function<std::string(std::uint64_t offset, std::span<const std::byte> from)> write;
+};
+
 enum class Outcome {
   kRunning,
   kFinished,  // all epochs are done
@@ -255,6 +264,9 @@ class ELASTICTRAIN_CPP_API Session {
   // State with the type and shape that checkpoints give it: their safetensors files then load as a model's tensors.
   // `dtype` as in that format (F32, F16, BF16, F64, I64, BOOL, ...); contiguous, the last dimension first.
   void share_tensor(std::string_view name, void* data, std::string_view dtype, std::span<const std::uint64_t> shape);
+  // The same for a tensor that this process cannot reach itself. move_state() does not apply.
+  void share_tensor_through(MemoryAccess access, std::string_view name, std::string_view dtype,
+                            std::span<const std::uint64_t> shape);
   // The same for a tensor that the forward pass writes, such as running statistics and counters: it may be written at
   // any time in a step. At the step's commit its values become state, so by then every worker holds the same ones, from
   // sums to which a worker without samples adds nothing. Joiners, checkpoints and audits get the values of the last
