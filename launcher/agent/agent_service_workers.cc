@@ -165,6 +165,7 @@ Result<std::vector<std::string>> AgentService::environment_for(const SpawnWorker
   auto environment = with_nccl_settings(merge_environment(std::move(base), order.environment), bootstrap_.interface,
                                         ras.number() != 0 ? ras.address() : "");
   environment = with_own_mig_instance(merge_environment(std::move(environment), pool_environment()));
+  environment = with_gpus_of_slot(std::move(environment), usable_driver_gpus().size());
   if (bootstrap_.keep_warm_ms != 0 && !pool_) environment.push_back("ELASTICTRAIN_PARKS=1");
   return merge_environment(std::move(environment),
                            {"ELASTICTRAIN_SOCKET=" + directory_.path() + "/" + name + ".sock",

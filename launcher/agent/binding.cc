@@ -116,12 +116,17 @@ const NearGpu* find_gpu(std::string_view name, const std::vector<NearGpu>& gpus)
   return found == gpus.end() ? nullptr : &*found;
 }
 
-// The GPU that the worker of a slot uses among those that are visible to it.
-const NearGpu* gpu_of(const SlotPlace& place, const std::vector<NearGpu>& gpus) {
-  if (gpus.empty()) return nullptr;
-  if (!place.visible_devices) return &gpus[place.slot % gpus.size()];
+// The GPUs that the worker of a slot uses among those that are visible to it; null for one that is not known. A worker
+// of several processes sees none but its own.
+std::vector<const NearGpu*> gpus_of(const SlotPlace& place, const std::vector<NearGpu>& gpus) {
+  if (gpus.empty()) return {};
+  if (!place.visible_devices) return {&gpus[place.slot % gpus.size()]};
   const std::vector<std::string_view> visible = split_commas(*place.visible_devices);
-  return visible.empty() ? nullptr : find_gpu(visible[place.slot % visible.size()], gpus);
+  if (visible.empty()) return {};
+  if (place.processes == 1) return {find_gpu(visible[place.slot % visible.size()], gpus)};
+  std::vector<const NearGpu*> found;
+  for (const std::string_view name : visible) found.push_back(find_gpu(name, gpus));
+  return found;
 }
 
 std::vector<int> nodes_with_cores(const MachineLayout& machine) {
@@ -134,9 +139,14 @@ std::vector<int> nodes_with_cores(const MachineLayout& machine) {
 
 std::vector<int> nodes_of(Binding binding, const SlotPlace& place, const MachineLayout& machine) {
   const std::vector<int> nodes = nodes_with_cores(machine);
-  const NearGpu* gpu = gpu_of(place, machine.gpus);
-  if (gpu != nullptr && gpu->node >= 0) {
-    return std::count(nodes.begin(), nodes.end(), gpu->node) > 0 ? std::vector<int>{gpu->node} : nodes;
+  const std::vector<const NearGpu*> gpus = gpus_of(place, machine.gpus);
+  const auto is_known = [](const NearGpu* gpu) { return gpu != nullptr && gpu->node >= 0; };
+  if (!gpus.empty() && std::all_of(gpus.begin(), gpus.end(), is_known)) {
+    std::vector<int> near;
+    std::copy_if(nodes.begin(), nodes.end(), std::back_inserter(near), [&](int node) {
+      return std::any_of(gpus.begin(), gpus.end(), [node](const NearGpu* gpu) { return gpu->node == node; });
+    });
+    return near.empty() ? nodes : near;
   }
   if (binding == Binding::kGpuNuma) return nodes;
   const Share share = even_share(nodes.size(), place);
@@ -186,7 +196,8 @@ Result<Binding> parse_binding(const std::string& word) {
 
 SlotPlace slot_place(const std::vector<std::string>& environment) {
   return {number_in(environment, "ELASTICTRAIN_SLOT", 0), number_in(environment, "ELASTICTRAIN_SLOTS", 1),
-          value_of(environment, "CUDA_VISIBLE_DEVICES")};
+          value_of(environment, "CUDA_VISIBLE_DEVICES"),
+          std::max(1U, number_in(environment, "ELASTICTRAIN_PER_REPLICA", 1))};
 }
 
 Result<std::vector<int>> processors_of_worker(const std::string& binding, const std::vector<std::string>& environment) {
@@ -204,6 +215,22 @@ std::vector<std::string> with_own_mig_instance(std::vector<std::string> environm
   if (visible.size() < 2 || !std::all_of(visible.begin(), visible.end(), is_instance)) return environment;
   const std::string own(visible[place.slot % visible.size()]);
   return merge_environment(std::move(environment), {"CUDA_VISIBLE_DEVICES=" + own});
+}
+
+std::vector<std::string> with_gpus_of_slot(std::vector<std::string> environment, std::size_t gpus) {
+  const SlotPlace place = slot_place(environment);
+  if (place.processes == 1) return environment;
+  std::vector<std::string> offered;
+  if (place.visible_devices) {
+    for (const std::string_view name : split_commas(*place.visible_devices)) offered.emplace_back(name);
+  } else {
+    for (std::size_t i = 0; i < gpus; ++i) offered.push_back(std::to_string(i));
+  }
+  const std::size_t workers = offered.size() / place.processes;  // that have GPUs of their own
+  if (workers == 0) return environment;
+  const auto first = offered.begin() + static_cast<std::ptrdiff_t>(place.slot % workers * place.processes);
+  const std::vector<std::string> own(first, first + place.processes);
+  return merge_environment(std::move(environment), {"CUDA_VISIBLE_DEVICES=" + join_with_commas(own)});
 }
 
 }  // namespace elastictrain::launcher

@@ -182,6 +182,17 @@ TEST_CASE("the GPU of a slot is that of its number among those that the worker s
   }
 }
 
+TEST_CASE("a worker of several processes is near all of its GPUs") {
+  const MachineLayout machine = FilesWithGpus().read();
+  const auto near = [&](const std::string& visible) {
+    return processors_of_slot(Binding::kGpuNuma, {1, 4, visible, 2}, machine);
+  };
+  CHECK(near("1,1") == kFirstNode);
+  CHECK(near("0,0") == kSecondNode);
+  CHECK(near("0,1") == Processors{});
+  CHECK(near("0,2") == Processors{});  // the second one's node is not known
+}
+
 TEST_CASE("GPUs that a batch system gave to others do not count") {
   const FilesWithGpus files;
   files.forbid(1);
