@@ -696,6 +696,11 @@ et_status et_step_based_schedule(const char* schedule, uint64_t step, uint32_t* 
   return guarded([&] { *workers = Session::step_based_schedule(schedule, step); });
 }
 
+et_status et_device_memory(et_session* session, uint64_t total_bytes, uint64_t free_bytes) {
+  if (session == nullptr) return null_argument();
+  return guarded([&] { session->session.device_memory(total_bytes, free_bytes); });
+}
+
 et_status et_note(et_session* session, const char* key, const char* value) {
   if (session == nullptr || key == nullptr || value == nullptr) return null_argument();
   return guarded([&] { session->session.note(key, value); });

@@ -54,6 +54,7 @@ class Measurements {
 
   StepClock& clock() { return clock_; }
   Monitors& monitors() { return monitors_; }
+  void device_memory_known(const protocol::DeviceMemoryUse& use) { monitors_.device_memory_known(use); }
 
   // The step's lane: the figures that all workers know of the step before.
   void lane_read(const OpenStep& step, const LaneOutput& lane);

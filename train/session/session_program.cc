@@ -131,6 +131,13 @@ void Session::phase(std::string_view name) {
   if (impl_->plane_) impl_->plane_->enter_phase(*phase);
 }
 
+void Session::device_memory(std::uint64_t total_bytes, std::uint64_t free_bytes) {
+  impl_->lifecycle_.require_not_ended();
+  impl_->require(!impl_->program_.device, "device_memory() with use_device(), with which the session asks itself");
+  impl_->require(free_bytes <= total_bytes, "device_memory(): more bytes are free than there are");
+  impl_->worker_->measurements.device_memory_known({total_bytes, free_bytes, 0, 0});
+}
+
 void Session::note(std::string_view key, std::string_view value) {
   impl_->lifecycle_.require_not_ended();
   if (!impl_->lifecycle_.started || impl_->worker_->exchange.assignment().rank != 0) return;

@@ -102,6 +102,7 @@ std::string calls_that_return(Session& session) {
       {"request_learning_rate_factor", [&] { session.request_learning_rate_factor(2); }},
       {"request_synchronization", [&] { session.request_synchronization(Synchronization::kAveraging); }},
       {"request_topology", [&] { session.request_topology("ring"); }},
+      {"device_memory", [&] { session.device_memory(2, 1); }},
       {"note", [&] { session.note("key", "value"); }},
       {"early", [&] { session.early("new"); }},
       {"last_step", [&] { session.last_step(); }},

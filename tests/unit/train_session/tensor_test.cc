@@ -190,6 +190,18 @@ TEST_CASE("state that only the program can copy is described before the start, b
   CHECK_THROWS_AS(session.share_tensor_through(memory.access(), "late", "U64", kPlaces), SessionError);
 }
 
+TEST_CASE("what a program says of its devices' memory is in the heartbeat") {
+  TestWorkerOptions options;
+  options.in_step = [](Session& session, std::uint64_t step) { session.device_memory(1000, step < 5 ? 900 : 400); };
+  FakeRun run(options);
+  const auto worker = run.spawn_ready();
+  run.change_to({worker});
+  run.wait_step(worker, 20);
+  CHECK(run[worker].heartbeat.device.total_bytes == 1000);
+  CHECK(run[worker].heartbeat.device.free_bytes == 400);
+  run.stop_and_check();
+}
+
 TEST_CASE("a checkpoint of state that cannot be copied is missed, with the program's sentence") {
   checkpoint::test::Directory directory;
   TestWorkerOptions options;

@@ -352,6 +352,8 @@ ET_API et_status et_request_learning_rate_factor(et_session* session, double fac
 ET_API et_status et_request_synchronization(et_session* session, et_synchronization synchronization);
 ET_API et_status et_request_topology(et_session* session, const char* name);
 ET_API et_status et_step_based_schedule(const char* schedule, uint64_t step, uint32_t* workers);
+/* Of the device with the least free memory, for a program that uses devices itself; the last call counts. */
+ET_API et_status et_device_memory(et_session* session, uint64_t total_bytes, uint64_t free_bytes);
 /* Up to 1,000 notes at once and 50 a second; the rest is dropped and counted. A value has at most 64 KiB. */
 ET_API et_status et_note(et_session* session, const char* key, const char* value);
 typedef enum et_boundary_part {

@@ -525,6 +525,11 @@ class ELASTICTRAIN_CPP_API Session {
   std::optional<std::vector<std::byte>> board_get(std::string_view key,
                                                   std::chrono::milliseconds wait = std::chrono::milliseconds(0));
 
+  // The memory of the devices on which this worker computes, for a program that uses them itself: of the one with the
+  // least free memory. `status` shows it, and a worker whose device is more than half full is replaced by a successor
+  // that starts when it has left. Call it now and then; the last call counts. With use_device() the session asks itself.
+  void device_memory(std::uint64_t total_bytes, std::uint64_t free_bytes);
+
   // Writes a named value to the run's journal and summary (test accuracy, for example). Only rank 0's call has an
   // effect. A key of up to 256 bytes, a value of up to 64 KiB; longer ones are refused with SessionError. A worker may
   // write 1,000 notes at once and 50 a second (one for each KiB of a value); the rest is dropped and counted.
