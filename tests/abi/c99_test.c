@@ -187,6 +187,11 @@ static void has_a_board(et_session* session) {
   CHECK(et_board_get(session, "place", 0, NULL, NULL, &found) == ET_ERROR_INVALID);
 }
 
+static void has_devices(et_session* session) {
+  CHECK(et_device_memory(session, 2, 1) == ET_OK && et_device_memory(session, 1, 2) == ET_ERROR_SESSION);
+  CHECK(et_device_memory(NULL, 2, 1) == ET_ERROR_INVALID);
+}
+
 static void has_early_values(et_session* session) {
   char text[4] = "";
   size_t bytes = 0;
@@ -212,6 +217,7 @@ static void has_early_values(et_session* session) {
 
 static void has_small_values(et_session* session) {
   has_early_values(session);
+  has_devices(session);
   has_a_board(session);
 }
 
@@ -313,8 +319,6 @@ static void trains(void) {
   CHECK(et_last_step(session, &report) == ET_OK && report.loss == 0.25 && report.samples == 10);
   CHECK(et_rank(session) == 0 && et_world_size(session) == 1 && !et_launched(session));
   CHECK(et_note(session, "accuracy", "1") == ET_OK);
-  CHECK(et_device_memory(session, 2, 1) == ET_OK && et_device_memory(session, 1, 2) == ET_ERROR_SESSION);
-  CHECK(et_device_memory(NULL, 2, 1) == ET_ERROR_INVALID);
   CHECK(et_get_monitors(session, &monitors) == ET_OK && monitors.size == sizeof monitors);
   CHECK(monitors.has_noise_scale && monitors.gradient_variance < 1e-6 && monitors.step_us > 0);
   has_no_peers(session);

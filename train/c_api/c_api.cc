@@ -14,6 +14,7 @@
 
 #include "elastictrain/elastictrain.h"
 #include "elastictrain/session.hpp"
+#include "train/c_api/memory_access.h"
 
 struct et_session {
   elastictrain::Session session;
@@ -141,15 +142,6 @@ void call_back(et_change_callback callback, void* user_data, const elastictrain:
   callback(&out, user_data);
 }
 
-// Calls back with room for a sentence; returns it.
-template <typename Copy>
-std::string copied_or_why(const Copy& copy) {
-  char problem[512] = {};
-  if (copy(problem, sizeof problem) == 0) return {};
-  problem[sizeof problem - 1] = 0;
-  return problem[0] != 0 ? problem : "the program's access to its memory has failed";
-}
-
 }  // namespace
 
 extern "C" {
@@ -227,18 +219,10 @@ et_status et_share_tensor_through(et_session* session, const char* name, const c
       read == nullptr || write == nullptr) {
     return null_argument();
   }
-  elastictrain::MemoryAccess access;
-  access.read = [=](std::uint64_t offset, std::span<std::byte> into) {
-    return copied_or_why([&](char* problem, std::size_t room) {
-      return read(offset, into.data(), into.size(), problem, room, user_data);
-    });
-  };
-  access.write = [=](std::uint64_t offset, std::span<const std::byte> from) {
-    return copied_or_why([&](char* problem, std::size_t room) {
-      return write(offset, from.data(), from.size(), problem, room, user_data);
-    });
-  };
-  return guarded([&] { session->session.share_tensor_through(std::move(access), name, dtype, {shape, dimensions}); });
+  return guarded([&] {
+    session->session.share_tensor_through(elastictrain::c_api::memory_access(read, write, user_data), name, dtype,
+                                          {shape, dimensions});
+  });
 }
 
 et_status et_share_forward_tensor(et_session* session, const char* name, void* data, const char* dtype,

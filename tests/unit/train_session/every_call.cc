@@ -30,6 +30,7 @@ Calls calls_with_values(Session& session) {
   return {
       {"boundary", [&] { session.boundary(); }},
       {"disagree", [&] { session.disagree("reason"); }},
+      {"device_memory", [&] { session.device_memory(2, 1); }},
       {"decline", [&] { session.decline("reason"); }},
       {"attach", [&] { session.attach("key", &value, sizeof value); }},
       {"attachment", [&] { (void)session.attachment("key"); }},
@@ -102,7 +103,6 @@ std::string calls_that_return(Session& session) {
       {"request_learning_rate_factor", [&] { session.request_learning_rate_factor(2); }},
       {"request_synchronization", [&] { session.request_synchronization(Synchronization::kAveraging); }},
       {"request_topology", [&] { session.request_topology("ring"); }},
-      {"device_memory", [&] { session.device_memory(2, 1); }},
       {"note", [&] { session.note("key", "value"); }},
       {"early", [&] { session.early("new"); }},
       {"last_step", [&] { session.last_step(); }},

@@ -527,7 +527,8 @@ class ELASTICTRAIN_CPP_API Session {
 
   // The memory of the devices on which this worker computes, for a program that uses them itself: of the one with the
   // least free memory. `status` shows it, and a worker whose device is more than half full is replaced by a successor
-  // that starts when it has left. Call it now and then; the last call counts. With use_device() the session asks itself.
+  // that starts when it has left. Call it now and then; the last call counts. With use_device() the session asks
+  // itself.
   void device_memory(std::uint64_t total_bytes, std::uint64_t free_bytes);
 
   // Writes a named value to the run's journal and summary (test accuracy, for example). Only rank 0's call has an
