@@ -24,7 +24,7 @@ test_packages=(openssh-server openssh-client openssl iproute2 iptables procps py
 # libFuzzer; the default tests only replay its corpora, with any compiler.
 fuzz_packages=(clang libclang-rt-dev)
 # PyTorch itself comes from PyPI: Debian's is older than elastictrain.torch supports.
-torch_packages=(python3 python3-venv)
+torch_packages=(python3 python3-venv python3-dev)
 torch_environment=${0%/*}/../build/torch-venv
 peer_packages=(python3-torch libopenblas0-serial libgloo-dev libopenmpi-dev libmpich-dev)
 

@@ -5,7 +5,9 @@ import signal
 import time
 
 import elastictrain.torch
+import torch_device
 
+KIND = torch_device.kind()
 FAULT = os.environ.get("ET_FAULT", "")
 SIZE = int(os.environ.get("ET_SIZE", "2"))
 if FAULT == "late":
@@ -31,18 +33,20 @@ from torch.distributed.fsdp import fully_shard  # noqa: E402
 torch.manual_seed(1)
 WIDTH = 34 if FAULT == "wider" else 33
 model = nn.Sequential(nn.Linear(20, WIDTH), nn.Tanh(), nn.Linear(WIDTH, 31), nn.LayerNorm(31), nn.Tanh(), nn.Linear(31, 1))
+torch_device.use(here.index)
+model.to(KIND)
 if FAULT == "session":
     import elastictrain
     elastictrain.Session()
 if FAULT == "ignored":
-    fully_shard(model, mesh=init_device_mesh("cpu", (SIZE,)), ignored_params={model[0].weight})
+    fully_shard(model, mesh=init_device_mesh(KIND, (SIZE,)), ignored_params={model[0].weight})
 elif FAULT == "tensor parallel":
     from torch.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel, parallelize_module
-    mesh = init_device_mesh("cpu", (SIZE,))
+    mesh = init_device_mesh(KIND, (SIZE,))
     parallelize_module(model, mesh, {"0": ColwiseParallel(), "2": RowwiseParallel()})
     fully_shard(model, mesh=mesh, ignored_params={*model[0].parameters(), *model[2].parameters()})
 elif FAULT != "whole":
-    mesh = init_device_mesh("cpu", (SIZE,))
+    mesh = init_device_mesh(KIND, (SIZE,))
     for layer in model:
         if isinstance(layer, nn.Linear):
             fully_shard(layer, mesh=mesh)
@@ -67,6 +71,7 @@ for epoch in run.epochs():
             torch_replica_start.save(run, model, optimizer, at_start)
             at_start = None
         seen += len(x)
+        x, y = x.to(KIND), y.to(KIND)
         loss = (model(x) - y).square().mean()
         (loss / ACCUMULATION).backward()
         if number % ACCUMULATION:
@@ -91,5 +96,5 @@ whole = {name: value.full_tensor() for name, value in model.state_dict().items()
 if here.index == 0:
     print(f"outcome {run.outcome}", flush=True)
 if run.is_first and "ET_SAVED" in os.environ:
-    torch.save(whole, os.environ["ET_SAVED"])
+    torch.save({name: value.cpu() for name, value in whole.items()}, os.environ["ET_SAVED"])
 run.close()

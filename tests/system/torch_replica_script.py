@@ -19,6 +19,9 @@ from torch.distributed.fsdp import fully_shard
 from torch.utils.data import DataLoader, IterableDataset, TensorDataset
 from torch.utils.data.distributed import DistributedSampler
 
+import torch_device
+
+KIND = torch_device.kind()
 FAULT = os.environ.get("ET_FAULT", "")
 FOLDER = os.environ.get("ET_FOLDER", ".")
 OWN_DATA = os.environ.get("ET_DATA", "")
@@ -29,13 +32,13 @@ PAUSE_S = float(os.environ.get("ET_PAUSE_S", "0"))
 
 def make_model():
     torch.manual_seed(1)
-    model = nn.Sequential(nn.Linear(20, 33), nn.Tanh(), nn.Linear(33, 31), nn.LayerNorm(31), nn.Tanh(), nn.Linear(31, 1))
+    model = nn.Sequential(nn.Linear(20, 33), nn.Tanh(), nn.Linear(33, 31), nn.LayerNorm(31), nn.Tanh(), nn.Linear(31, 1)).to(KIND)
     if FAULT == "ddp":
         return nn.parallel.DistributedDataParallel(model)
     if FAULT == "fsdp1":
         from torch.distributed.fsdp import FullyShardedDataParallel
         return FullyShardedDataParallel(model)
-    mesh = init_device_mesh("cpu", (2, SHARDS), mesh_dim_names=("replicate", "shard"))
+    mesh = init_device_mesh(KIND, (2, SHARDS), mesh_dim_names=("replicate", "shard"))
     for layer in model:
         if isinstance(layer, nn.Linear):
             fully_shard(layer, mesh=mesh)
@@ -132,7 +135,7 @@ class Feed:
 def evaluate(model, samples, targets):
     model.eval()
     with torch.no_grad():
-        error = (model(samples) - targets).square().mean()
+        error = (model(samples.to(KIND)) - targets.to(KIND)).square().mean()
     model.train()
     dist.all_reduce(error)
     return error.item() / dist.get_world_size()
@@ -141,6 +144,7 @@ def evaluate(model, samples, targets):
 def main():
     dist.init_process_group("gloo")
     rank = dist.get_rank()
+    torch_device.use(rank)
     model = make_model()
     parts = [[one for one in model.parameters() if (one.dim() > 1) is is_matrix] for is_matrix in (True, False)]
     optimizer = (Container if FAULT == "as torchtitan" else functools.partial(torch.optim.AdamW, lr=0.01))([{"params": part} for part in parts])
@@ -161,6 +165,8 @@ def main():
     def train(epoch, x, y):
         nonlocal norms, loss, batches
         batches += 1
+        number = int((samples == x[0]).all(1).nonzero()[0]) // 4
+        x, y = x.to(KIND), y.to(KIND)
         is_last = batches % grad_accum_steps == 0 and FAULT != "accumulation"
         if FAULT == "accumulation" or os.environ.get("ET_NO_SYNC"):
             model.set_requires_gradient_sync(is_last)
@@ -183,7 +189,7 @@ def main():
         optimizer.step()
         optimizer.zero_grad()
         if seen is not None:
-            os.write(seen, f"{epoch} {int((samples == x[0]).all(1).nonzero()[0]) // 4}\n".encode())
+            os.write(seen, f"{epoch} {number}\n".encode())
         time.sleep(PAUSE_S)
 
     for epoch in range(EPOCHS):
@@ -212,7 +218,7 @@ def main():
         if rank == 0:
             print(f"epoch {epoch}: error {error:.6f}, norms {float(whole_of(norms)):.6f}", flush=True)
             print(f"epoch {epoch}: loss {shown.item() / dist.get_world_size():.6f}", flush=True)
-            torch.save(whole, os.path.join(FOLDER, "whole.pt"))
+            torch.save({name: value.cpu() for name, value in whole.items()}, os.path.join(FOLDER, "whole.pt"))
         if rank == 0 and FAULT == "looks at what it saved":
             torch.save(Slow(), os.path.join(FOLDER, f"slow-{epoch}.pt"))
             print(f"saved {os.path.getsize(os.path.join(FOLDER, f'slow-{epoch}.pt'))} bytes")

@@ -9,4 +9,4 @@ def save(run, model, optimizer, path):
         held.update({f"optimizer/{name}/{key}": value for key, value in optimizer.state[parameter].items()})
     whole = {name: getattr(value, "full_tensor", value.clone)() for name, value in held.items()}
     if run.is_first:
-        torch.save(whole, path)
+        torch.save({name: value.cpu() for name, value in whole.items()}, path)

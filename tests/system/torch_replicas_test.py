@@ -10,6 +10,7 @@ import time
 import unittest
 
 import harness
+import torch_device
 from harness import Case, pids, wait_until
 from torch_test import END_S, HERE, PYTHON, START_S, WHY_NOT, torch_job, torch_python, torch_run
 
@@ -162,6 +163,13 @@ if here.index == 0:
 def replica_job(workers, **sections):
     config = torch_job(workers, (PROGRAM,), **sections)
     config["batch"]["per_worker"] = 4
+    return with_size(config, 2)
+
+
+def with_size(config, size):
+    """That the run knows the size of its replicas is needed only where they compute on devices."""
+    if torch_device.kind_of_programs() != "cpu":
+        config["workers"]["per_replica"] = size
     return config
 
 
@@ -534,7 +542,7 @@ def tensor_run(workers, data, variables, **sections):
     """Of the program whose processes compute layers together, two and two; `data` batches in each replica."""
     config = torch_job(workers, (TENSOR_PROGRAM,), **sections)
     config["batch"]["per_worker"] = 4
-    return torch_run(config, ET_DATA=data, **variables)
+    return torch_run(with_size(config, 2 * data), ET_DATA=data, **variables)
 
 
 def tensor_script_run(workers, data, variables, **sections):

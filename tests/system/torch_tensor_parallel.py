@@ -5,7 +5,9 @@ import os
 import time
 
 import elastictrain.torch
+import torch_device
 
+KIND = torch_device.kind()
 FAULT = os.environ.get("ET_FAULT", "")
 DATA, TENSOR = int(os.environ.get("ET_DATA", "1")), int(os.environ.get("ET_TENSOR", "2"))
 here = elastictrain.torch.replica(DATA * TENSOR)
@@ -18,8 +20,9 @@ from tensor_parallel_model import Model, clip, divide, samples, targets  # noqa:
 from torch.distributed.device_mesh import init_device_mesh  # noqa: E402
 
 torch.manual_seed(1)
-model = Model()
-mesh = init_device_mesh("cpu", (DATA, TENSOR), mesh_dim_names=("data", "tensor"))
+torch_device.use(here.index)
+model = Model().to(KIND)
+mesh = init_device_mesh(KIND, (DATA, TENSOR), mesh_dim_names=("data", "tensor"))
 if FAULT == "unequal":
     with torch.no_grad():
         model.outer.weight.add_(here.index)
@@ -55,6 +58,7 @@ for epoch in run.epochs():
             at_start = None
         seen += len(x)
         optimizer.zero_grad()
+        x, y = x.to(KIND), y.to(KIND)
         loss = (model(x) - y).square().mean()
         loss.backward()
         clip(model)
@@ -68,5 +72,5 @@ for epoch in run.epochs():
         print(f"epoch {epoch}: {int(seen)} samples", flush=True)
 whole = {name: value.full_tensor() if hasattr(value, "full_tensor") else value for name, value in model.state_dict().items()}
 if run.is_first and "ET_SAVED" in os.environ:
-    torch.save(whole, os.environ["ET_SAVED"])
+    torch.save({name: value.cpu() for name, value in whole.items()}, os.environ["ET_SAVED"])
 run.close()

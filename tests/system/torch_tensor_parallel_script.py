@@ -5,6 +5,7 @@ import time
 
 import torch
 import torch.distributed as dist
+import torch_device
 from tensor_parallel_model import Model, clip, divide, samples, targets
 from torch.distributed.checkpoint.state_dict import StateDictOptions, get_model_state_dict
 from torch.distributed.device_mesh import init_device_mesh
@@ -12,6 +13,7 @@ from torch.distributed.tensor import DTensor
 from torch.utils.data import DataLoader, TensorDataset
 from torch.utils.data.distributed import DistributedSampler
 
+KIND = torch_device.kind()
 FAULT = os.environ.get("ET_FAULT", "")
 TENSOR = int(os.environ.get("ET_TENSOR", "2"))
 EPOCHS = int(os.environ.get("ET_EPOCHS", "3"))
@@ -38,9 +40,10 @@ def main():
     dist.init_process_group("gloo")
     shape = (2, dist.get_world_size() // TENSOR, TENSOR) if FAULT != "mesh" else (2, 3)  # copies of parts
     names = ("copies", "data", "tensor") if FAULT != "mesh" else ("data", "tensor")
-    mesh = init_device_mesh("cpu", shape, mesh_dim_names=names)
+    torch_device.use(dist.get_rank())
+    mesh = init_device_mesh(KIND, shape, mesh_dim_names=names)
     torch.manual_seed(1)
-    model = Model()
+    model = Model().to(KIND)
     divide(model, mesh)
     optimizer = torch.optim.AdamW(model.parameters(), lr=0.003)
     place = (mesh["data"].size(), mesh["data"].get_local_rank()) if FAULT != "sampler" else (None, None)
@@ -52,6 +55,7 @@ def main():
         sampler.set_epoch(epoch)
         for x, y in batches(loader, mesh):
             optimizer.zero_grad()
+            x, y = x.to(KIND), y.to(KIND)
             loss = (model(x) - y).square().mean()
             loss.backward()
             clip(model)
@@ -61,7 +65,7 @@ def main():
             time.sleep(PAUSE_S)
         whole = get_model_state_dict(model, options=StateDictOptions(full_state_dict=True))
         if dist.get_rank() == 0 and "ET_SAVED" in os.environ:
-            torch.save(whole, os.environ["ET_SAVED"])
+            torch.save({name: value.cpu() for name, value in whole.items()}, os.environ["ET_SAVED"])
         norm = float(norms.full_tensor())
         if dist.get_rank() == 0:
             print(f"epoch {epoch}: norms {norm:.6f}, losses {float(losses.to_local()):.6f}", flush=True)

@@ -63,6 +63,7 @@ class OtherLayout(_Sized):
 
 OtherLayoutCallback = ctypes.CFUNCTYPE(None, POINTER(OtherLayout), c_void_p)
 ChangeCallback = ctypes.CFUNCTYPE(None, POINTER(Change), c_void_p)
+MemoryCopy = ctypes.CFUNCTYPE(c_int, c_uint64, c_void_p, c_size_t, c_void_p, c_size_t, c_void_p)
 BeforeStep = ctypes.CFUNCTYPE(None, POINTER(Batch), c_void_p)
 AfterStep = ctypes.CFUNCTYPE(None, POINTER(StepReport), c_void_p)
 
@@ -101,6 +102,7 @@ CALLS: Dict[str, Tuple[Any, ...]] = {
     "request_synchronization": (c_int,),
     "request_topology": (c_char_p,),
     "note": (c_char_p, c_char_p),
+    "device_memory": (c_uint64, c_uint64),
     "boundary": (POINTER(c_uint32),),
     "disagree": (c_char_p,),
     "decline": (c_char_p,),
@@ -127,6 +129,7 @@ CALLS: Dict[str, Tuple[Any, ...]] = {
     "step_hooks": (BeforeStep, AfterStep, c_void_p),
     "look_ahead": (c_uint32, POINTER(c_uint64), POINTER(c_size_t), POINTER(c_uint64), POINTER(c_uint32)),
     "share_tensor": (c_char_p, c_void_p, c_char_p, POINTER(c_uint64), c_uint32),
+    "share_tensor_through": (c_char_p, c_char_p, POINTER(c_uint64), c_uint32, MemoryCopy, MemoryCopy, c_void_p),
     "share_forward_tensor": (c_char_p, c_void_p, c_char_p, POINTER(c_uint64), c_uint32),
     "share_first_tensor": (c_char_p, c_void_p, c_char_p, POINTER(c_uint64), c_uint32, c_uint64),
     "share_local_state": (c_char_p, c_void_p, c_size_t),

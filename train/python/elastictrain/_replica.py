@@ -71,8 +71,9 @@ class Channel:
 class Replica:
     """This process's place: `index` from 0, of `size`. The first one has a channel to each other process, these have one to it."""
 
-    def __init__(self, index: int, size: int, channels: List[Channel]) -> None:
-        self.index, self.size, self.channels = index, size, channels
+    def __init__(self, index: int, size: int, channels: List[Channel], copies: List[Channel]) -> None:
+        """`copies`: channels beside the others, for the copies that the first process asks for while these train."""
+        self.index, self.size, self.channels, self.copies = index, size, channels, copies
         self.rank_of_worker = os.environ.get("RANK")  # at its start; what the program may see is another one
         self.workers_at_start = int(os.environ.get("WORLD_SIZE") or "1")
         self.follower: Any = None  # the session of a process that is not the first one
@@ -102,26 +103,28 @@ def begin(size: int) -> Replica:
         raise ElasticError("a replica begins in the program's main thread, with which its other processes end")
     sys.stdout.flush()
     sys.stderr.flush()
-    parent, others, pids = os.getpid(), [], []
+    parent, others, copies, pids = os.getpid(), [], [], []
     for index in range(1, size):
-        mine, theirs = socket.socketpair()
+        pairs = socket.socketpair(), socket.socketpair()
         pid = os.fork()
         if pid == 0:
-            mine.close()
-            for channel in others:
+            for channel in (*others, *copies, *(mine for mine, _ in pairs)):
                 channel.close()
             _follow_to_the_end(parent)
             Session.refusal = REFUSAL
-            _here = Replica(index, size, [Channel(theirs)])
+            own = [Channel(theirs) for _, theirs in pairs]
+            _here = Replica(index, size, own[:1], own[1:])
             atexit.register(_end_at_once, _here)
             return _here
-        theirs.close()
-        others.append(Channel(mine))
+        for _, theirs in pairs:
+            theirs.close()
+        others.append(Channel(pairs[0][0]))
+        copies.append(Channel(pairs[1][0]))
         pids.append(pid)
-    _here = Replica(0, size, others)
+    _here = Replica(0, size, others, copies)
     Session.refusal = REFUSAL
     _here.watch = Watch(dict(zip(pids, range(1, size))))
-    atexit.register(_here.watch.await_all, others)
+    atexit.register(_here.watch.await_all, [*others, *copies])
     return _here
 
 
@@ -136,7 +139,9 @@ def _follow_to_the_end(parent: int) -> None:
 
 
 def _end_at_once(here: Replica) -> None:
-    """What follows is only the unloading of torch, for which the others would wait."""
+    """What follows is only the unloading of torch, for which the others would wait. The first process may still copy what is here."""
+    if here.follower is not None and getattr(sys, "last_value", None) is None:
+        here.follower.await_last_copy()
     if here.follower is not None and here.follower.ends_at_once and getattr(sys, "last_value", None) is None:
         sys.stdout.flush()
         sys.stderr.flush()

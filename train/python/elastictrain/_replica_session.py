@@ -10,8 +10,10 @@ Thread: the training thread of each process; a gradient may arrive on another on
 import collections
 import contextlib
 import ctypes
+import functools
 import mmap
 import os
+import threading
 from typing import Any, Callable, Deque, Dict, FrozenSet, Iterator, List, NamedTuple, Optional, Tuple
 
 from . import _helpers
@@ -57,6 +59,10 @@ class Leader(Session):
         self._maps: List[Dict[int, int]] = [{} for _ in replica.channels]  # addresses, by the number of the storage
         self._gradients: List[List[Any]] = [[] for _ in range(replica.size)]  # of the open step, by index; not summed yet
         self._row = 0
+        self._keeps_own = False  # the sums of the open step are what this replica puts into them
+        self._copied: Any = None  # this process's gradients, on their way to the session and back
+        self._on_devices: Any = None  # this process's state there
+        self._accesses: Dict[int, Any] = {}  # to each process's
         super().__init__()
         self._divisions: List[Dict[str, bytes]] = [{} for _ in range(replica.size)]  # early values of each process
         self.on_other_layout(DIVISION, self._take_other)
@@ -135,10 +141,39 @@ class Leader(Session):
     # --- Before start()
 
     def share_tensor(self, name: str, tensor: Any) -> None:
-        if tensor.numel():
+        if tensor.device.type != "cpu":
+            self._share_on_device(0, name, self._device_state().add(name, tensor))
+        elif tensor.numel():
             super().share_tensor(_named(0, name), tensor)
         for number, (other, piece) in enumerate(self._gather("share_tensor")):
             self._share_piece("share_tensor", number, name, other, piece)
+
+    def _device_state(self) -> Any:
+        if self._on_devices is None:
+            from .torch._device_state import DeviceState
+            self._on_devices = DeviceState(is_shared=False)
+        return self._on_devices
+
+    def _share_on_device(self, index: int, name: str, tensor: Any) -> None:
+        if tensor.bytes == 0:
+            return
+        if index not in self._accesses:
+            self._accesses[index] = self._access_to(index)
+        access = self._accesses[index]
+        is_known = tensor.dtype in _SAFETENSORS
+        dtype, shape = (tensor.dtype, tensor.shape) if is_known else ("uint8", (tensor.bytes,))
+        self.share_tensor_through(_named(index, name), dtype, shape, functools.partial(access.read, tensor.number),
+                                  functools.partial(access.write, tensor.number))
+
+    def _access_to(self, index: int) -> Any:
+        from .torch._device_state import Access, asking
+        if index == 0:
+            return Access(self._on_devices.room.data_ptr(), self._on_devices.copy)
+        channel = self._replica.copies[index - 1]
+        with self._present(index - 1):
+            size, descriptor = channel.receive()
+        assert descriptor is not None
+        return Access(_mapped(descriptor, size), asking(channel, index))
 
     def share_first_tensor(self, name: str, value: Any, every_steps: int = 1) -> None:
         super().share_first_tensor(_named(0, name), value, every_steps)
@@ -153,6 +188,8 @@ class Leader(Session):
 
     def _share_piece(self, call: str, number: int, name: str, other: str, piece: Piece, *options: int) -> None:
         _refuse_other(number, name, other)
+        if not isinstance(piece, Piece):
+            return self._share_on_device(number + 1, name, piece)
         if piece.bytes == 0:
             return
         if piece.dtype not in _SAFETENSORS:
@@ -199,9 +236,10 @@ class Leader(Session):
         super().watch_steps(called)
 
     def use_device(self, ordinal: int = -1) -> int:
-        raise ElasticError("a replica of several processes trains on CPUs only, so far")
+        raise ElasticError("the processes of a replica choose their devices themselves")
 
     def start(self) -> bool:
+        self._note_written()
         self._gather("start")
         return bool(self._for_all(super().start))
 
@@ -216,6 +254,7 @@ class Leader(Session):
         self._gather("next_batch")
         self._row = 0
         found: Optional[Batch] = self._for_all(super().next_batch)
+        self._keeps_own = _keeps_own(self, found)
         return found
 
     def look_ahead(self, batches: int, samples: int) -> List[Tuple[int, ...]]:
@@ -224,13 +263,18 @@ class Leader(Session):
         return found
 
     def all_reduce_async(self, gradient: Any, stream: Optional[int] = None) -> None:
-        self._gradients[0].append(gradient)
+        if self._copied is None:
+            self._copied = _copied(is_shared=False)
+        self._copied.add(gradient)
+        self._gradients[0] += self._copied.there()
         for number in range(len(self._inbox)):
             while self._replica.channels[number].has_more():
                 self._receive(number)
         self._submit_rows()
 
     def wait_all_reduce(self) -> None:
+        if self._copied is not None:
+            self._gradients[0] += self._copied.there(wait=True)
         for number, inbox in enumerate(self._inbox):
             while not any(message[0] != "all_reduce_async" for message in inbox):
                 self._receive(number)
@@ -239,6 +283,15 @@ class Leader(Session):
         self._row = 0
         self._gradients = [[] for _ in self._gradients]
         self._for_all(super().wait_all_reduce)
+        if self._copied is not None:
+            self._copied.take_back(is_changed=not self._keeps_own)
+
+    def _note_written(self) -> None:
+        if self._on_devices is not None:
+            self._on_devices.note_written()
+
+    def _memory(self) -> Any:
+        return None if self._on_devices is None else self._on_devices.memory()
 
     def _submit_rows(self, is_last: bool = False) -> None:
         """The n-th gradients of all processes, when all are there, so that their order is the same in every replica. A process
@@ -325,8 +378,12 @@ class Leader(Session):
         raise SessionError(reason)
 
     def commit_step(self, loss: Optional[float] = None) -> None:
-        losses = [loss, *(theirs for (theirs,) in self._gather("commit_step"))]
+        self._note_written()
+        losses, memories = zip((loss, self._memory()), *self._gather("commit_step"))
         known = [one for one in losses if one is not None]
+        fullest = min((memory for memory in memories if memory is not None), key=lambda memory: memory.free, default=None)
+        if fullest is not None:
+            super().device_memory(fullest.total, fullest.free)
         self._for_all(lambda: super(Leader, self).commit_step(sum(known) / len(known) if known else None))
 
 
@@ -341,8 +398,11 @@ class Follower:
             "launched": True, "outcome": "running", "synchronization": "s-sgd", "learning_rate_factor": 1.0}
         self._storages: Dict[int, Tuple[int, Any]] = {}  # by address
         self._callbacks: Dict[str, Callable[..., None]] = {}
-        self._scratch: Dict[int, Any] = {}  # shared memory beside that of gradients which is not, by their address
-        self._to_copy: List[Tuple[Any, Any]] = []
+        self._keeps_own = False  # the sums of the open step are what this replica puts into them
+        self._copied: Any = None  # gradients in memory that the first process cannot map
+        self._copies = replica.copies[0]
+        self._on_devices: Any = None
+        self._server: Optional[threading.Thread] = None
         self.ends_at_once = False
         _helpers.watch()
         self._call("enter")
@@ -381,17 +441,18 @@ class Follower:
 
     def _piece(self, value: Any) -> Piece:
         """Memory of a tensor, which is moved into shared memory if it is not there yet."""
+        if value.device.type != "cpu":
+            raise TypeError(f"a tensor on {value.device} cannot be shared in this way; keep it on the CPU")
         storage = value.untyped_storage()
         if not storage.is_shared():
-            _check_room(len(storage))
+            check_room(len(storage))
             storage.share_memory_()
         found = self._storages.get(storage.data_ptr())
         if found is None:
             found = self._storages[storage.data_ptr()] = (len(self._storages), storage)
             if len(storage):
                 descriptor, size = storage._share_fd_cpu_()
-                self._channel.send((found[0], size), descriptor)
-                os.close(descriptor)
+                self._channel.send((found[0], size), descriptor)  # which stays the storage's
         dtype = str(value.dtype).replace("torch.", "")
         size = value.numel() * value.element_size()
         return Piece(found[0], value.storage_offset() * value.element_size(), size, dtype, tuple(value.shape))
@@ -399,9 +460,33 @@ class Follower:
     # --- The calls of a session
 
     def share_tensor(self, name: str, tensor: Any) -> None:
+        if tensor.device.type != "cpu":
+            self._send("share_tensor", name, self._device_state().add(name, tensor))
+            return
         if not tensor.is_contiguous():
             raise ElasticError(f"'{name}' ({tensor.dtype}) is no contiguous tensor")
         self._send("share_tensor", name, self._piece(tensor))
+
+    def _device_state(self) -> Any:
+        """Served from now on."""
+        if self._on_devices is None:
+            from .torch._device_state import DeviceState
+            self._on_devices = DeviceState(is_shared=True)
+            storage = self._on_devices.room.untyped_storage()
+            descriptor, size = storage._share_fd_cpu_()
+            self._copies.send(size, descriptor)
+            self._server = threading.Thread(target=self._on_devices.serve, args=(self._copies,), daemon=True)
+            self._server.start()
+        return self._on_devices
+
+    def _note_written(self) -> None:
+        if self._on_devices is not None:
+            self._on_devices.note_written()
+
+    def await_last_copy(self) -> None:
+        """Returns when the first process's session has ended."""
+        if self._server is not None:
+            self._server.join()
 
     def share_first_tensor(self, name: str, value: Any, every_steps: int = 1) -> None:
         self._send("share_first_tensor", name, self._piece(value))
@@ -425,27 +510,30 @@ class Follower:
         self._callbacks["step"] = after
 
     def start(self) -> bool:
+        self._note_written()
         return bool(self._call("start"))
 
     def next_batch(self) -> Optional[Batch]:
         found: Optional[Batch] = self._call("next_batch")
+        self._keeps_own = _keeps_own(self, found)
         return found
 
     def all_reduce_async(self, gradient: Any, stream: Optional[int] = None) -> None:
-        values = gradient
-        if not gradient.is_shared():
-            values = self._scratch.get(gradient.data_ptr())
-            if values is None or values.shape != gradient.shape or values.dtype != gradient.dtype:
-                values = self._scratch[gradient.data_ptr()] = gradient.detach().clone()
-            values.copy_(gradient)
-            self._to_copy.append((gradient, values))
-        self._send("all_reduce_async", self._piece(values))
+        if self._copied is None:
+            self._copied = _copied(is_shared=True)
+        self._copied.add(gradient)
+        self._hand_over()
+
+    def _hand_over(self, wait: bool = False) -> None:
+        for values in self._copied.there(wait):
+            self._send("all_reduce_async", self._piece(values))
 
     def wait_all_reduce(self) -> None:
+        if self._copied is not None:
+            self._hand_over(wait=True)
         self._call("wait_all_reduce")
-        for gradient, values in self._to_copy:
-            gradient.copy_(values)
-        self._to_copy = []
+        if self._copied is not None:
+            self._copied.take_back(is_changed=not self._keeps_own)
 
     def broadcast(self, values: Any) -> None:
         ctypes.memmove(values, self._call("broadcast", bytes(values)), ctypes.sizeof(values))
@@ -485,7 +573,8 @@ class Follower:
         return found
 
     def commit_step(self, loss: Optional[float] = None) -> None:
-        self._call("commit_step", loss)
+        self._note_written()
+        self._call("commit_step", loss, None if self._on_devices is None else self._on_devices.memory())
 
     def last_step(self) -> StepReport:
         report: StepReport = self._known["last_step"]
@@ -508,7 +597,17 @@ class Follower:
         """The session is the first process's."""
 
 
-def _check_room(size: int) -> None:
+def _keeps_own(session: Any, batch: Optional[Batch]) -> bool:
+    """Of a step that opens: this replica is alone in it, and has samples. (One that loses the others has some of their sums.)"""
+    return bool(session.world_size == 1 and batch is not None and batch.local_samples)
+
+
+def _copied(is_shared: bool) -> Any:
+    from .torch._devices import Copied
+    return Copied(is_shared)
+
+
+def check_room(size: int) -> None:
     """Raises ElasticError where the system's shared memory has no room: a write into it would end the process."""
     with contextlib.suppress(OSError):
         room = os.statvfs(SHARED_MEMORY)

@@ -148,6 +148,16 @@ class Session:
         self._do("share_tensor", name.encode(), memory.address, dtype, shape, tensor.dim())
         self._kept.append(tensor)
 
+    def share_tensor_through(self, name: str, dtype: str, shape: Sequence[int], read: Callable[[int, int, int], None],
+                             write: Callable[[int, int, int], None]) -> None:
+        """The same for a tensor that this process cannot reach itself. `read(offset, address, size)` copies so many of its bytes to
+        host memory at that address, `write` from there; what they raise is why that cannot be. They are called on threads of the
+        session too, several at once, until close(). `dtype`: torch's name, of a type that safetensors have."""
+        lengths = (ctypes.c_uint64 * max(1, len(shape)))(*shape)
+        functions = [c.MemoryCopy(_copying(copy)) for copy in (read, write)]
+        self._do("share_tensor_through", name.encode(), _SAFETENSORS[dtype], lengths, len(shape), *functions, None)
+        self._kept += functions
+
     def share_forward_tensor(self, name: str, tensor: Any) -> None:
         """The same for a tensor that the forward pass writes (statistics, counters), contiguous and on the CPU: it may be
         written at any time in a step, and is equal on all workers when the step is committed. Raises TypeError otherwise."""
@@ -579,6 +589,11 @@ class Session:
         self._do("request", rank, name.encode(), memory.address, memory.bytes, ctypes.byref(found))
         return found.value
 
+    def device_memory(self, total: int, free: int) -> None:
+        """In bytes, of the device with the least free memory, for a program that uses devices without use_device(): `status` shows it,
+        and where more than half is used a successor starts when this worker has left. The last call counts."""
+        self._do("device_memory", total, free)
+
     def note(self, key: str, value: Any) -> None:
         """Writes a named value to the run's journal and summary; only the first rank's call has an effect."""
         self._do("note", str(key).encode(), str(value).encode())
@@ -714,6 +729,19 @@ def _type_name(values: Any) -> str:
     if name not in TYPES:
         raise TypeError(f"values of type {name or type(values).__name__} cannot be reduced; possible: {', '.join(TYPES)}")
     return name
+
+
+def _copying(copy: Callable[[int, int, int], None]) -> Callable[..., int]:
+    """As the library calls it."""
+    def called(offset: int, address: int, size: int, problem: int, room: int, _: Any) -> int:
+        try:
+            copy(offset, address, size)
+            return 0
+        except Exception as error:
+            text = (str(error) or type(error).__name__).encode()[:room - 1] + b"\0"
+            ctypes.memmove(problem, text, len(text))
+            return 1
+    return called
 
 
 def _change_of(change: Any) -> Change:

@@ -10,6 +10,7 @@ from typing import Any, Callable, Dict, Iterable, List, Optional, Sequence, Tupl
 
 import torch
 
+from . import _devices
 from ._order import Order
 from ._replica import is_divided, like, local, part_as
 from .. import _replica
@@ -61,8 +62,8 @@ class Bucket:
         self.is_divided = any(is_divided(slot.parameter) for slot in self.slots)
         count = sum(slot.part.numel() for slot in self.slots)
         self.flat = torch.zeros(count, dtype=first.dtype, device=first.device)
-        if _replica.current() is not None:
-            self.flat.share_memory_()
+        if _replica.current() is not None and first.device.type == "cpu":
+            _devices.share(self.flat)
         begin = 0
         for slot in self.slots:
             count = slot.part.numel()
@@ -117,7 +118,7 @@ class Gradients:
         self._session = session
         self._slots = _slots_of(named)
         self._buckets = _layout(self._slots)
-        on_device = [bucket.flat for bucket in self._buckets if bucket.flat.is_cuda]
+        on_device = [bucket.flat for bucket in self._buckets if bucket.flat.is_cuda and _replica.current() is None]
         self._copies = reserve_copies(session, on_device, len(self._slots)) if on_device else None
         self._order = Order(session, len(self._slots))
         self._next = 0  # bucket to be submitted
@@ -393,7 +394,8 @@ def _delay(buckets: Sequence[Sequence[Slot]], arriving: Sequence[Slot]) -> float
 def _refuse(name: str, parameter: torch.Tensor) -> None:
     if parameter.dtype not in (torch.float32, torch.float16, torch.bfloat16):
         raise TypeError(f"parameter '{name}' is {parameter.dtype}; float32, float16 and bfloat16 can be trained")
-    if parameter.device.type not in ("cpu", "cuda"):
+    is_possible = parameter.device.type in ("cpu", "cuda") or (_replica.current() is not None and parameter.device.type != "meta")
+    if not is_possible:
         raise TypeError(f"parameter '{name}' is on {parameter.device}; parameters must be on a CPU or a CUDA device")
 
 

@@ -5,10 +5,11 @@ Workers that apply the same update to the same values stay equal. A program that
 with numbers of its own, would train a mixture: new workers receive parts of the state from several others.
 """
 
-from typing import List, Optional, Sequence, Tuple
+from typing import Any, List, Optional, Sequence, Tuple
 
 import torch
 
+from . import _devices
 from ._host_floats import HostFloats
 from ..errors import Unequal
 
@@ -91,7 +92,7 @@ class Copies:
         self._floats = HostFloats(on_host)
         there = on_host if device.type == "cpu" else torch.zeros(most, device=device)
         self._views = [(there[:count], on_host[:count]) for count in range(most + 1)]
-        self._there: Optional[torch.cuda.Event] = torch.cuda.Event() if device.type == "cuda" else None
+        self._there: Any = None  # the mark behind the copy
 
     def begin(self, elements: List[torch.Tensor]) -> None:
         self._count = len(elements)
@@ -99,9 +100,9 @@ class Copies:
             return
         there, on_host = self._views[self._count]
         torch.cat(elements, out=there)
-        if self._there is not None:
+        if self.device.type != "cpu":
             on_host.copy_(there, non_blocking=True)
-            self._there.record(torch.cuda.current_stream(self.device))
+            self._there = _devices.mark(self.device)
 
     def values(self) -> List[float]:
         if self._count and self._there is not None:

@@ -4,7 +4,7 @@ Inside a replica PyTorch's own process group does what it does; across replicas 
 """
 
 import os
-from typing import Any, List, Optional, Sequence, Tuple
+from typing import Any, Optional, Sequence, Tuple
 
 import torch
 import torch.distributed as dist
@@ -21,8 +21,8 @@ PROCESSES = "ELASTICTRAIN_PER_REPLICA"  # as the run says it: --per-replica
 def replica(size: Optional[int] = None) -> "Place":
     """Makes this worker a replica of so many processes, or of as many as `elastictrain run --per-replica` says, and returns this
     process's place in it. Call it first in the program, before anything is computed: the other processes begin here, as copies of
-    this one. torch.distributed is initialised for the processes of the replica, with gloo: `init_device_mesh("cpu", (size,))`,
-    `fully_shard(model)` and the like see only them.
+    this one. torch.distributed is initialised for the processes of the replica, with gloo, and nccl for GPUs:
+    `init_device_mesh("cpu", (size,))`, `fully_shard(model)` and the like see only them.
 
     Raises ElasticError where it is too late, and for a size below 1 or another one than the run's."""
     asked = size_of_run()
@@ -34,8 +34,19 @@ def replica(size: Optional[int] = None) -> "Place":
     if dist.is_initialized():
         raise ElasticError("replica() initialises torch.distributed for its processes; the program has done so before")
     here, store = begin(size)
-    dist.init_process_group("gloo", store=store, rank=here.index, world_size=size)
+    dist.init_process_group(backends(), store=store, rank=here.index, world_size=size)
     return Place(here.index, size)
+
+
+def backends() -> str:
+    """Of a replica's processes: gloo, and for devices that this machine has what torch uses there."""
+    if torch.cuda.is_available():
+        return "cpu:gloo,cuda:nccl"
+    accelerator = getattr(torch, "accelerator", None)
+    if accelerator is None or not accelerator.is_available():
+        return "gloo"
+    kind = accelerator.current_accelerator().type
+    return f"cpu:gloo,{kind}:{dist.get_default_backend_for_device(kind)}"
 
 
 def size_of_run() -> Optional[int]:

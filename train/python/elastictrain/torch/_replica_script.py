@@ -78,7 +78,7 @@ def init_process_group(backend: Any = None, init_method: Any = None, timeout: An
     here = _processes.current()
     assert here is not None
     options = {} if timeout is None else {"timeout": timeout}
-    _init("gloo", store=_store, rank=here.index, world_size=here.size, **options)
+    _init(_replica.backends(), store=_store, rank=here.index, world_size=here.size, **options)
     script.is_initialized = True
 
 

@@ -18,7 +18,7 @@ from ._local_state import LocalState
 from ._observers import Observers
 from ._options import Plan
 from ._other_size import UNITS, encode_units
-from ._replica import Units, refuse_divided
+from ._replica import Units, refuse_divided, size_of_run
 from ._state import SharedState
 from .. import _cuda_libraries, _replica, session as _session
 from ..errors import ElasticError
@@ -62,7 +62,9 @@ class ElasticRun:
         self.layout = self._layout_of(plan)
         self._end_bounds = _compiled.offer_bounds()
         device = _model.device_of(plan.model)
-        if device.type == "cuda":
+        if self._replica is not None:
+            _replica_devices_are_own(session, device)
+        elif device.type == "cuda":
             _cuda_libraries.name_installed()
             session.use_device(device.index or 0)
             session.use_stream_order()
@@ -454,6 +456,13 @@ class ElasticRun:
     def _changed(self, change: Change) -> None:
         for callback in self._callbacks:
             callback(change)
+
+
+def _replica_devices_are_own(session: Any, device: torch.device) -> None:
+    """Raises ElasticError where the run has not given each replica of a host devices of its own."""
+    if device.type != "cpu" and session.launched and size_of_run() is None:
+        raise ElasticError("the run gives each replica GPUs of its own where it knows how many these are: start it with --per-replica, or "
+                           "workers.per_replica in its configuration")
 
 
 class Progress:

@@ -1,0 +1,132 @@
+"""State of a replica's processes in memory of devices. The session is the first process's; each process copies its own, in pieces,
+through host memory that the first one maps.
+"""
+
+import ctypes
+import threading
+from typing import Any, Callable, Dict, List, NamedTuple, Optional, Tuple
+
+import torch
+
+from . import _devices
+from ..errors import ElasticError
+
+ROOM_BYTES = 8 << 20
+MEMORY_EVERY = 16  # steps between two looks at a device's memory
+
+
+class OnDevice(NamedTuple):
+    """A tensor of a process, by its number among those on devices."""
+    number: int
+    bytes: int
+    dtype: str
+    shape: Tuple[int, ...]
+
+
+class Memory(NamedTuple):
+    """Of a device, in bytes, by its driver."""
+    total: int
+    free: int
+
+
+class DeviceState:
+    """Of this process. Thread: add() and note_written() that of training, copy() any, one at a time."""
+
+    def __init__(self, is_shared: bool) -> None:
+        """`is_shared`: the first process maps the room."""
+        self.room = torch.empty(ROOM_BYTES, dtype=torch.uint8)
+        if is_shared:
+            _devices.share(self.room)
+        self._tensors: List[torch.Tensor] = []  # as bytes
+        self._written: Dict[torch.device, Any] = {}  # marks
+        self._streams: Dict[torch.device, Any] = {}
+        self._asked = 0
+
+    def add(self, name: str, tensor: torch.Tensor) -> OnDevice:
+        if not tensor.is_contiguous():
+            raise ElasticError(f"'{name}' ({tensor.dtype}) is no contiguous tensor")
+        if not self._tensors:
+            _devices.lock(self.room, tensor.device)
+        self._tensors.append(_devices.bytes_of(tensor))
+        size = tensor.numel() * tensor.element_size()
+        return OnDevice(len(self._tensors) - 1, size, str(tensor.dtype).replace("torch.", ""), tuple(tensor.shape))
+
+    def note_written(self) -> None:
+        """What the devices' current streams hold now is a part of the state."""
+        self._written = {device: _devices.mark(device) for device in {tensor.device for tensor in self._tensors}}
+
+    def memory(self) -> Optional[Memory]:
+        """Of the device with the least free memory, asked now and then; None in between, and where it is not known."""
+        self._asked += 1
+        if self._asked % MEMORY_EVERY != 1:
+            return None
+        devices = {tensor.device for tensor in self._tensors}
+        asking = [(getattr(torch.get_device_module(device), "mem_get_info", None), device) for device in devices]
+        known = [Memory(total, free) for ask, device in asking if ask is not None for free, total in (ask(device),)]
+        return min(known, key=lambda memory: memory.free, default=None)
+
+    def copy(self, reads: bool, number: int, offset: int, size: int) -> None:
+        """Between a part of that tensor and the room. Done when it returns."""
+        tensor = self._tensors[number][offset:offset + size]
+        module = torch.get_device_module(tensor.device)
+        if tensor.device not in self._streams:
+            self._streams[tensor.device] = module.Stream(tensor.device)
+        stream, room = self._streams[tensor.device], self.room[:size]
+        if tensor.device in self._written:
+            stream.wait_event(self._written[tensor.device])
+        with torch.no_grad(), module.stream(stream):
+            if reads:
+                room.copy_(tensor, non_blocking=True)
+            else:
+                tensor.copy_(room, non_blocking=True)
+            stream.synchronize()
+
+    def serve(self, channel: Any) -> None:
+        """Copies what the first process asks for, until that has ended."""
+        while True:
+            try:
+                asked, _ = channel.receive()
+            except EOFError:
+                return
+            problem = None
+            try:
+                self.copy(*asked)
+            except Exception as error:  # the first process says it
+                problem = str(error).partition("\n")[0]
+            channel.send(problem)
+
+
+class Access:
+    """The first process's to the state of one. Thread: any."""
+
+    def __init__(self, address: int, copy: Callable[[bool, int, int, int], None]) -> None:
+        """`address`: of the room; `copy`: as DeviceState.copy()."""
+        self._address, self._copy = address, copy
+        self._lock = threading.Lock()
+
+    def read(self, number: int, offset: int, into: int, size: int) -> None:
+        for begin in range(0, size, ROOM_BYTES):
+            part = min(ROOM_BYTES, size - begin)
+            with self._lock:
+                self._copy(True, number, offset + begin, part)
+                ctypes.memmove(into + begin, self._address, part)
+
+    def write(self, number: int, offset: int, source: int, size: int) -> None:
+        for begin in range(0, size, ROOM_BYTES):
+            part = min(ROOM_BYTES, size - begin)
+            with self._lock:
+                ctypes.memmove(self._address, source + begin, part)
+                self._copy(False, number, offset + begin, part)
+
+
+def asking(channel: Any, index: int) -> Callable[[bool, int, int, int], None]:
+    """What copies in process `index`, which serves the channel."""
+    def copy(*asked: Any) -> None:
+        try:
+            channel.send(asked)
+            problem, _ = channel.receive()
+        except EOFError:
+            raise ElasticError(f"process {index} of this replica has ended, and what it held with it") from None
+        if problem is not None:
+            raise ElasticError(f"process {index} of this replica: {problem}")
+    return copy
