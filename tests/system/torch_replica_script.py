@@ -171,6 +171,8 @@ def main():
         if FAULT == "accumulation" or os.environ.get("ET_NO_SYNC"):
             model.set_requires_gradient_sync(is_last)
         if FAULT == "as torchtitan":
+            count = sum_of_all(torch.tensor(len(x)))  # between the batch and its pass
+            assert count == len(x) * dist.get_world_size(), count
             loss = backward_in_parts(model, x, y)
         else:
             loss = (model(x) - y).square().mean()

@@ -361,6 +361,10 @@ class Scripts(Case):
     def test_replicas_come_go_and_die(self):
         self.come_go_and_die({})
 
+    def test_replicas_that_exchange_values_before_their_passes_come_go_and_die(self):
+        """With data of their own, so that a new replica joins at a batch that it draws."""
+        self.come_go_and_die({"ET_DATA": "divided", "ET_FAULT": "as torchtitan"})
+
     def test_replicas_that_accumulate_come_go_and_die(self):
         self.come_go_and_die({"ET_ACCUMULATION": 3, "ET_NO_SYNC": "1"})
 

@@ -228,7 +228,9 @@ class ScriptRun(ElasticRun):
         if self.is_rehearsing():
             return 0, 1
         if self._batch is None or (self._is_taken and self._gradients.reduced and self._is_updated):
+            self._is_at_turn = True
             self._peek()
+            self._is_at_turn = False
             self._leave_if_asked()
             self.session.phase("data")
         batch = self._batch
@@ -254,6 +256,7 @@ class ScriptRun(ElasticRun):
         self._leave_if_asked()
         if batch is None:
             return
+        self._follow()
         self._before_training()
         self._open_gradients(batch)
         self._parts.clear()
@@ -314,6 +317,8 @@ class ScriptRun(ElasticRun):
         self._release_held()
         if self._aside.is_open:
             return self._aside
+        if self._follows:
+            return _exchange.Alone(0, 1)
         self._plane.enter(self.step_of_pass)
         return self._plane
 
@@ -468,6 +473,7 @@ class ScriptRun(ElasticRun):
                 self.note(name, text)
 
     def _commit(self) -> None:
+        self._follow()
         if not self._gradients.reduced and self.takeover is not None:
             self._leave_out()
         super()._commit()
@@ -525,7 +531,22 @@ class ScriptRun(ElasticRun):
     def _after_join(self, batch: Batch) -> None:
         self.steps_in_epoch = 0 if batch.first_of_epoch else self._aside.announced_steps()
         if self._is_newcomer:
+            self._follows = True
+            if not self._is_at_turn:
+                self._follow()
+
+    def _follow(self) -> None:
+        """A new worker, what the others exchange until they train again. Where it has joined at a batch that it draws, its script may
+        exchange values between that and its pass, which the others do meanwhile: those are its own until then."""
+        if self._follows:
+            self._follows = False
             self._aside.follow()
+
+    _is_at_turn = _follows = False
+
+    def _await_state(self) -> None:
+        self._follow()
+        super()._await_state()
 
     def _before_training(self) -> None:
         self._aside.close()
