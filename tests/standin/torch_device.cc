@@ -4,6 +4,7 @@
 #include <ATen/detail/PrivateUse1HooksInterface.h>
 #include <ATen/native/CPUFallback.h>
 #include <ATen/native/Resize.h>
+#include <ATen/native/transformers/sdp_utils_cpp.h>
 #include <ATen/ops/as_strided_cpu_dispatch.h>
 #include <ATen/ops/set_cpu_dispatch.h>
 #include <ATen/ops/unfold_native.h>
@@ -14,6 +15,7 @@
 #include <torch/csrc/utils/pybind.h>
 #include <torch/extension.h>
 #include <torch/library.h>
+#include <unistd.h>
 #include <torch/csrc/distributed/c10d/Backend.hpp>
 
 #include <deque>
@@ -27,7 +29,7 @@ namespace {
 constexpr int kDevices = 4;
 constexpr auto kType = c10::DeviceType::PrivateUse1;
 
-// --- Memory: pages that only an operator may touch
+// --- Memory: what torch has of it are addresses that nobody may touch
 
 class Arena {
  public:
@@ -54,31 +56,26 @@ class Arena {
     const std::lock_guard lock(mutex_);
     free_[sizes_.at(piece)].push_back(piece);
   }
-  void open() {
-    const std::lock_guard lock(mutex_);
-    if (users_++ == 0) ::mprotect(base_, kBytes, PROT_READ | PROT_WRITE);
-  }
-  void close() {
-    const std::lock_guard lock(mutex_);
-    if (--users_ == 0) ::mprotect(base_, kBytes, PROT_NONE);
+  // The same memory where an operator may touch it.
+  void* opened(const void* piece) const {
+    return piece == nullptr ? nullptr : opened_ + (static_cast<const char*>(piece) - base_);
   }
 
  private:
   static constexpr std::size_t kBytes = std::size_t{1} << 30;
-  Arena()
-      : base_(static_cast<char*>(
-            ::mmap(nullptr, kBytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0))) {}
+  Arena() {
+    const int file = ::memfd_create("device", MFD_CLOEXEC);
+    TORCH_CHECK(file >= 0 && ::ftruncate(file, kBytes) == 0, "no memory for a device");
+    base_ = static_cast<char*>(::mmap(nullptr, kBytes, PROT_NONE, MAP_SHARED, file, 0));
+    opened_ = static_cast<char*>(::mmap(nullptr, kBytes, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0));
+    ::close(file);
+  }
   std::mutex mutex_;
-  char* base_;
+  char* base_ = nullptr;
+  char* opened_ = nullptr;
   std::size_t used_ = 0;
-  int users_ = 0;
   std::map<std::size_t, std::vector<void*>> free_;
   std::map<void*, std::size_t> sizes_;
-};
-
-struct Opened {
-  Opened() { Arena::get().open(); }
-  ~Opened() { Arena::get().close(); }
 };
 
 thread_local c10::DeviceIndex current_device = 0;
@@ -98,8 +95,7 @@ struct Allocator final : c10::Allocator {
   }
   c10::DeleterFnPtr raw_deleter() const override { return &give_back; }
   void copy_data(void* to, const void* from, std::size_t bytes) const override {
-    const Opened opened;
-    std::memcpy(to, from, bytes);
+    std::memcpy(Arena::get().opened(to), Arena::get().opened(from), bytes);
   }
 };
 Allocator allocator;
@@ -301,8 +297,8 @@ struct Hooks final : at::PrivateUse1HooksInterface {
   void resizePrivateUse1Bytes(const c10::Storage& storage, size_t bytes) const override {
     auto fresh = allocator.allocate(bytes);
     if (bytes != 0 && storage.nbytes() != 0) {
-      const Opened opened;
-      std::memcpy(fresh.get(), storage.data(), std::min(bytes, storage.nbytes()));
+      std::memcpy(Arena::get().opened(fresh.get()), Arena::get().opened(storage.data()),
+                  std::min(bytes, storage.nbytes()));
     }
     storage.set_data_ptr(std::move(fresh));
     storage.set_nbytes(bytes);
@@ -326,18 +322,19 @@ at::Tensor empty_strided(c10::IntArrayRef size, c10::IntArrayRef stride, std::op
                                            c10::dtype_or_default(dtype));
 }
 
-// A view of the same memory as a host tensor; only between Opened's begin and end.
+// A view of the same memory as a host tensor.
 at::Tensor on_host(const at::Tensor& tensor) {
   if (!tensor.is_privateuseone()) return tensor;
-  return at::from_blob(const_cast<void*>(static_cast<const void*>(tensor.storage().data())),
-                       {static_cast<int64_t>(tensor.storage().nbytes() / tensor.element_size())},
-                       tensor.options().device(at::kCPU))
-      .as_strided(tensor.sizes(), tensor.strides(), tensor.storage_offset());
+  at::Tensor found = at::from_blob(Arena::get().opened(tensor.storage().data()),
+                                   {static_cast<int64_t>(tensor.storage().nbytes() / tensor.element_size())},
+                                   tensor.options().device(at::kCPU))
+                         .as_strided(tensor.sizes(), tensor.strides(), tensor.storage_offset());
+  if (tensor.is_conj()) found = found.conj();
+  return tensor.is_neg() ? found._neg_view() : found;
 }
 
 at::Tensor copy_from(const at::Tensor& self, const at::Tensor& target, bool non_blocking) {
   const auto task = [self, target] {
-    const Opened opened;
     const at::NoGradGuard no_grad;
     const c10::impl::ExcludeDispatchKeyGuard autograd(c10::autograd_dispatch_keyset);
     if (target.numel() != 0) on_host(target).copy_(on_host(self));
@@ -363,7 +360,6 @@ at::Tensor copy_from_and_resize(const at::Tensor& self, const at::Tensor& target
 
 at::Scalar local_scalar_dense(const at::Tensor& self) {
   drain(current_stream);
-  const Opened opened;
   return on_host(self).item();
 }
 
@@ -389,6 +385,12 @@ at::Tensor& set_source(at::Tensor& self, at::Storage source, int64_t offset, c10
 at::Tensor& set_whole(at::Tensor& self, at::Storage source) {
   const auto count = static_cast<int64_t>(source.nbytes() / self.element_size());
   return at::cpu::set_(self, std::move(source), 0, {count}, {1});
+}
+
+// It has no fused attention.
+int64_t fused_sdp_choice(const at::Tensor&, const at::Tensor&, const at::Tensor&, const std::optional<at::Tensor>&,
+                         double, bool, std::optional<double>, bool) {
+  return static_cast<int64_t>(sdp::SDPBackend::math);
 }
 
 void fallback(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
@@ -427,6 +429,14 @@ TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
   m.impl("resize_", TORCH_FN(at::native::resize_));
   m.impl("set_.source_Storage_storage_offset", TORCH_FN(set_source));
   m.impl("set_.source_Storage", TORCH_FN(set_whole));
+  m.impl("_fused_sdp_choice", TORCH_FN(fused_sdp_choice));
+}
+// Of a conjugate, which the copy makes.
+TORCH_LIBRARY_IMPL(aten, Conjugate, m) {
+  m.impl("_copy_from", torch::CppFunction::makeFallthrough());
+}
+TORCH_LIBRARY_IMPL(aten, Negative, m) {
+  m.impl("_copy_from", torch::CppFunction::makeFallthrough());
 }
 TORCH_LIBRARY_IMPL(_, PrivateUse1, m) {
   m.fallback(torch::CppFunction::makeFromBoxedFunction<&fallback>());
