@@ -5,6 +5,7 @@ from typing import Any, Dict, List, Tuple
 import torch
 
 from .._replica_session import check_room
+from ..errors import ElasticError
 
 
 def is_on_one(tensor: torch.Tensor) -> bool:
@@ -36,9 +37,12 @@ def share(memory: torch.Tensor) -> None:
 
 
 def lock(memory: torch.Tensor, device: torch.device) -> None:
-    """In its place, for copies from and to the device. Where that cannot be, they are slower, and the host waits for them."""
+    """In its place, for copies from and to the device that the host does not wait for. Raises ElasticError where the driver refuses."""
     if device.type == "cuda" and memory.numel():
-        torch.cuda.cudart().cudaHostRegister(memory.data_ptr(), memory.numel() * memory.element_size(), 0)
+        size = memory.numel() * memory.element_size()
+        problem = torch.cuda.cudart().cudaHostRegister(memory.data_ptr(), size, 0)
+        if int(problem) != 0:
+            raise ElasticError(f"the GPU's driver cannot lock {size >> 20} MiB of host memory for copies (cudaHostRegister: {problem})")
 
 
 def unlock(memory: torch.Tensor, device: torch.device) -> None:
