@@ -1,6 +1,6 @@
 """A stand-in for GPUs that torch takes for a device of the kind "standin" (tests/standin/torch_device.cc). build() compiles it; a program
 that is started with its path in ET_TORCH_DEVICE computes there. A host that reads the device's memory dies, and copies in streams of
-their own are made when somebody waits for them.
+their own are made when somebody waits for them. Where torch sees GPUs, these are used (ET_TORCH_DEVICE is "cuda" then).
 """
 
 import importlib.util
@@ -10,6 +10,7 @@ import sys
 import types
 
 KIND = "standin"
+GPUS = "cuda"
 PATH = "ET_TORCH_DEVICE"  # of the library
 SOURCE = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "standin", "torch_device.cc")
 
@@ -19,6 +20,13 @@ import os, sysconfig, torch
 from torch.utils import cpp_extension
 print(os.path.join(os.path.dirname(torch.__file__), "lib"), sysconfig.get_paths()["include"], *cpp_extension.include_paths(), sep="\\n")
 """
+
+
+def find(python, folder):
+    """What a program's ET_TORCH_DEVICE is to be. Raises as build()."""
+    asked = "import torch; print(torch.cuda.is_available())"
+    has_gpus = subprocess.run([python, "-W", "ignore", "-c", asked], check=True, capture_output=True, text=True).stdout.strip() == "True"
+    return GPUS if has_gpus else build(python, folder)
 
 
 def build(python, folder):
@@ -37,20 +45,27 @@ def build(python, folder):
 
 def kind_of_programs():
     """Of the devices that the programs of this test use."""
-    return KIND if PATH in os.environ else "cpu"
+    found = os.environ.get(PATH, "cpu")
+    return found if found in ("cpu", GPUS) else KIND
 
 
 def kind():
     """The same in such a program, whose torch knows them from here on."""
-    if kind_of_programs() != "cpu" and "standin_device" not in sys.modules:
+    if kind_of_programs() == KIND and "standin_device" not in sys.modules:
         _install()
     return kind_of_programs()
 
 
 def use(number):
-    """From here on, in this process."""
-    if kind() != "cpu":
+    """From here on, in this process. Processes share GPUs if there are too few."""
+    if kind() == KIND:
         sys.modules["standin_device"].set_device(number)
+    if kind() == GPUS:
+        import torch
+        count = torch.cuda.device_count()
+        if number >= count:
+            os.environ["NCCL_HOSTID"] = f"{os.getpid()}"  # two ranks on a GPU of one host are none to NCCL
+        torch.cuda.set_device(number % count)
 
 
 def _install():

@@ -31,23 +31,29 @@ def setUpModule():
     folder = tempfile.TemporaryDirectory()
     unittest.addModuleCleanup(folder.cleanup)
     try:
-        os.environ[torch_device.PATH] = torch_device.build(PYTHON, folder.name)
+        os.environ[torch_device.PATH] = torch_device.find(PYTHON, folder.name)
     except FileNotFoundError as missing:
         raise unittest.SkipTest(f"there is no {missing}") from None
     unittest.addModuleCleanup(os.environ.pop, torch_device.PATH)
 
 
 class Devices(Case):
+    def setUp(self):
+        self.is_standin = torch_device.kind_of_programs() == torch_device.KIND
+
     def test_status_shows_the_memory_of_the_fullest_device(self):
         with torch_run(torch_replicas_test.replica_job((1, 1, 1)), ET_EPOCHS=1000000, ET_PAUSE_S=0.02) as run:
             run.wait_size(1, START_S)
             found = run.wait_status(lambda s: s["workers"] and s["workers"][0]["device"], START_S, "the memory of its devices")
-            self.assertEqual(found["workers"][0]["device"], {"total_bytes": 1 << 30, "free_bytes": 400 << 20, "copies_bytes": 0,
-                                                             "sums_bytes": 0})
+            if self.is_standin:
+                self.assertEqual(found["workers"][0]["device"], {"total_bytes": 1 << 30, "free_bytes": 400 << 20, "copies_bytes": 0,
+                                                                 "sums_bytes": 0})
             run.do("stop", run.name, timeout=60)
 
     def test_a_replica_is_replaced_by_one_that_starts_when_it_has_left(self):
         """As its devices are more than half full."""
+        if not self.is_standin:
+            self.skipTest("how full a GPU is is not the test's to say")
         with torch_run(torch_replicas_test.replica_job((1, 2, 2)), ET_EPOCHS=1000000, ET_PAUSE_S=0.02) as run:
             run.wait_size(2, START_S)
             run.wait_status(lambda s: all(worker["device"] for worker in s["workers"]), START_S, "the memory of their devices")
