@@ -144,7 +144,7 @@ os.write(1, b"done ")
     def test_shared_memory_without_room_is_named(self):
         with mock.patch.object(_replica_session, "SHARED_MEMORY", "/"), \
                 self.assertRaisesRegex(ElasticError, r"are in \S+, where \d+ MiB are free and 1099511627776 more are needed"):
-            _replica_session._check_room(1 << 60)
+            _replica_session.check_room(1 << 60)
 
 
 if __name__ == "__main__":

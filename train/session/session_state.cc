@@ -34,6 +34,9 @@ void Session::share_tensor(std::string_view name, void* data, std::string_view d
 void Session::share_tensor_through(MemoryAccess access, std::string_view name, std::string_view dtype,
                                    std::span<const std::uint64_t> shape) {
   impl_->require_before_start("share_tensor_through() after start(); register all state before start()");
+  impl_->require(!impl_->program_.device,
+                 "share_tensor_through() after use_device(): state in that device's memory is shared with "
+                 "share_device_state()");
   impl_->require(access.read && access.write, "share_tensor_through() without a function; it needs both");
   state::TensorType type{std::string(dtype), {shape.begin(), shape.end()}};
   const auto bytes = impl_->tensor_bytes(name, type);

@@ -58,6 +58,16 @@ TEST_CASE("a worker takes the GPU of its slot, and those beyond the GPUs are hos
   ::unsetenv("NCCL_HOSTID");
 }
 
+TEST_CASE("beside the session's device there is no state that the program copies, and no word of its own on memory") {
+  Session session;
+  session.use_device();
+  const auto nothing = [](auto, auto) { return std::string(); };
+  constexpr std::uint64_t one = 1;
+  CHECK_THROWS_AS(session.share_tensor_through({.read = nothing, .write = nothing}, "weight", "F32", {&one, 1}),
+                  SessionError);
+  CHECK_THROWS_AS(session.device_memory(2, 1), SessionError);
+}
+
 TEST_CASE("alone, a sum of its own gradient is that gradient, after whatever the stream holds before it") {
   Session session;
   DeviceArrays arrays(session, 1 << 20);

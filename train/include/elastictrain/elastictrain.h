@@ -229,7 +229,7 @@ ET_API et_status et_share_device_state(et_session* session, const char* name, vo
 /* State with the dtype (safetensors' name: F32, BF16, I64, ...) and shape that checkpoints give it. */
 ET_API et_status et_share_tensor(et_session* session, const char* name, void* data, const char* dtype,
                                  const uint64_t* shape, uint32_t dimensions);
-/* The same for a tensor that this process cannot reach itself. */
+/* The same for a tensor that this process cannot reach itself; refused after et_use_device(). */
 ET_API et_status et_share_tensor_through(et_session* session, const char* name, const char* dtype,
                                          const uint64_t* shape, uint32_t dimensions, et_memory_read read,
                                          et_memory_write write, void* user_data);

@@ -264,7 +264,8 @@ class ELASTICTRAIN_CPP_API Session {
   // State with the type and shape that checkpoints give it: their safetensors files then load as a model's tensors.
   // `dtype` as in that format (F32, F16, BF16, F64, I64, BOOL, ...); contiguous, the last dimension first.
   void share_tensor(std::string_view name, void* data, std::string_view dtype, std::span<const std::uint64_t> shape);
-  // The same for a tensor that this process cannot reach itself. move_state() does not apply.
+  // The same for a tensor that this process cannot reach itself. move_state() does not apply, and use_device() is not
+  // possible beside it.
   void share_tensor_through(MemoryAccess access, std::string_view name, std::string_view dtype,
                             std::span<const std::uint64_t> shape);
   // The same for a tensor that the forward pass writes, such as running statistics and counters: it may be written at
