@@ -151,6 +151,38 @@ class Alone(unittest.TestCase):
         with self.assertRaisesRegex(elastictrain.SessionError, "after start"):
             self.session.share_local_state("late", own)
 
+    def test_state_that_only_functions_reach_is_saved_and_resumed_and_an_interrupt_is_no_copy(self):
+        with tempfile.TemporaryDirectory() as directory:
+            os.environ.update(ELASTICTRAIN_CHECKPOINT_DIR=directory, ELASTICTRAIN_CHECKPOINT_EVERY="1", ELASTICTRAIN_RESUME="1")
+            self.addCleanup(lambda: [os.environ.pop(name) for name in list(os.environ) if name.startswith(
+                ("ELASTICTRAIN_CHECKPOINT", "ELASTICTRAIN_RESUME"))])
+            held = bytearray(range(16))
+
+            def read(offset, address, size):
+                ctypes.memmove(address, bytes(held[offset:offset + size]), size)
+
+            def write(offset, address, size):
+                held[offset:offset + size] = ctypes.string_at(address, size)
+
+            def interrupted(*_):
+                raise KeyboardInterrupt
+
+            self.session.close()
+            for steps in (2, 4):
+                with elastictrain.Session() as session:
+                    session.share_tensor_through("held", "uint8", (16,), read, write)
+                    session.set_data(sample_count=100, epochs=1000, batch=16, max_steps=steps)
+                    self.assertTrue(session.start())
+                    self.assertEqual(bytes(held), bytes(range(16)))
+                    while session.next_batch() is not None:
+                        session.commit_step()
+                held[:] = bytes(16)
+            with elastictrain.Session() as session:
+                session.share_tensor_through("held", "uint8", (16,), read, interrupted)
+                session.set_data(sample_count=100, epochs=1000, batch=16, max_steps=6)
+                with self.assertRaises(KeyboardInterrupt):
+                    session.start()
+
     def test_the_norms_of_two_halves_show_the_noise_of_one_worker(self):
         self.session.set_data(sample_count=8, batch=4)
         self.assertTrue(self.session.start())

@@ -2,7 +2,9 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <span>
+#include <string>
 #include <utility>
 
 #include "elastictrain/session.hpp"
@@ -12,7 +14,7 @@
 // piece knows its offset.
 //
 // Ownership: the session; its address stays. Thread: any, several at once. Failure: what the program's functions say,
-// as kUnavailable.
+// as kIo. (kUnavailable would be a checkpoint that is not there, without which a run starts at its first step.)
 
 namespace elastictrain::session {
 
@@ -35,7 +37,7 @@ class AccessPort final : public state::MemoryPort {
   }
   static Status status_of(const std::string& problem) {
     if (problem.empty()) return {};
-    return Error{ErrorCode::kUnavailable, problem};
+    return Error{ErrorCode::kIo, problem};
   }
 
   const MemoryAccess access_;

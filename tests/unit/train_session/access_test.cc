@@ -11,6 +11,7 @@
 
 #include "fake_run.h"
 #include "tests/unit/checkpoint/directory.h"
+#include "train/session/access_port.h"
 
 namespace elastictrain::test {
 namespace {
@@ -100,6 +101,40 @@ TEST_CASE("state that only the program can copy is described before the start, b
   CHECK_THROWS_AS(session.move_state("weight", &host), SessionError);
   REQUIRE(session.start());
   CHECK_THROWS_AS(session.share_tensor_through(memory.access(), "late", "U64", kPlaces), SessionError);
+}
+
+TEST_CASE("a checkpoint whose state cannot be copied to where it belongs ends the run, which does not begin anew") {
+  checkpoint::test::Directory directory;
+  for (const bool resumes : {false, true}) {
+    TestWorkerOptions options;
+    options.before_start = [resumes](Session& session) {
+      session.share_tensor_through(
+          {.read = [](auto, auto) { return std::string(); },
+           .write = [resumes](auto, auto) { return std::string(resumes ? "the device is gone" : ""); }},
+          "weight", "U64", kPlaces);
+    };
+    FakeRun run(options);
+    run.set_environment("ELASTICTRAIN_CHECKPOINT_DIR", directory.path());
+    run.set_environment("ELASTICTRAIN_CHECKPOINT_EVERY", "5");
+    if (resumes) run.set_environment("ELASTICTRAIN_RESUME", "1");
+    const auto worker = run.spawn_ready();
+    if (resumes) {
+      const auto plan = run.plan({worker});
+      run.prepare(plan);
+      run.wait_prepared(plan);
+      run.commit(plan);
+      run.wait_exit(worker);
+      CHECK(run[worker].exit_code != kExitFinished);
+      CHECK(run[worker].active.empty());
+    } else {
+      run.change_to({worker});
+      run.wait_step(worker, 10);
+      run.stop();
+      run.wait_all_exited();
+    }
+  }
+  session::AccessPort port({.read = [](auto, auto) { return "the device is gone"; }, .write = {}});
+  CHECK(port.read(port.begin(), {}).error().code == ErrorCode::kIo);
 }
 
 TEST_CASE("what a program says of its devices' memory is in the heartbeat") {

@@ -154,9 +154,23 @@ class Session:
         host memory at that address, `write` from there; what they raise is why that cannot be. They are called on threads of the
         session too, several at once, until close(). `dtype`: torch's name, of a type that safetensors have."""
         lengths = (ctypes.c_uint64 * max(1, len(shape)))(*shape)
-        functions = [c.MemoryCopy(_copying(copy)) for copy in (read, write)]
+        functions = [c.MemoryCopy(self._copying(copy)) for copy in (read, write)]
         self._do("share_tensor_through", name.encode(), _SAFETENSORS[dtype], lengths, len(shape), *functions, None)
         self._kept += functions
+
+    def _copying(self, copy: Callable[[int, int, int], None]) -> Callable[..., int]:
+        """As the library calls it. An interrupt of the program, too, is no copy, and is raised again by the call that it is in."""
+        def called(offset: int, address: int, size: int, problem: int, room: int, _: Any) -> int:
+            try:
+                copy(offset, address, size)
+                return 0
+            except BaseException as error:
+                if not isinstance(error, Exception):
+                    self._raised[threading.get_ident()] = error
+                text = (str(error) or type(error).__name__).encode()[:room - 1] + b"\0"
+                ctypes.memmove(problem, text, len(text))
+                return 1
+        return called
 
     def share_forward_tensor(self, name: str, tensor: Any) -> None:
         """The same for a tensor that the forward pass writes (statistics, counters), contiguous and on the CPU: it may be
@@ -729,19 +743,6 @@ def _type_name(values: Any) -> str:
     if name not in TYPES:
         raise TypeError(f"values of type {name or type(values).__name__} cannot be reduced; possible: {', '.join(TYPES)}")
     return name
-
-
-def _copying(copy: Callable[[int, int, int], None]) -> Callable[..., int]:
-    """As the library calls it."""
-    def called(offset: int, address: int, size: int, problem: int, room: int, _: Any) -> int:
-        try:
-            copy(offset, address, size)
-            return 0
-        except Exception as error:
-            text = (str(error) or type(error).__name__).encode()[:room - 1] + b"\0"
-            ctypes.memmove(problem, text, len(text))
-            return 1
-    return called
 
 
 def _change_of(change: Any) -> Change:
