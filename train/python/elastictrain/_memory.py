@@ -40,6 +40,11 @@ def _of_tensor(tensor: Any) -> Memory:
     return Memory(tensor.data_ptr(), size, tensor.device.type == "cuda", str(tensor.dtype) == "torch.float32")
 
 
+def is_on_device(tensor: Any) -> bool:
+    """Whether the host cannot access the memory of this torch.Tensor."""
+    return bool(tensor.device.type != "cpu")
+
+
 def _is_dense(tensor: Any) -> bool:
     """Every element once, in whatever order of dimensions (channels last)."""
     expected = 1

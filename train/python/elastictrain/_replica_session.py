@@ -16,7 +16,7 @@ import os
 import threading
 from typing import Any, Callable, Deque, Dict, FrozenSet, Iterator, List, NamedTuple, Optional, Tuple
 
-from . import _helpers
+from . import _helpers, _memory
 from ._replica import Replica
 from .errors import ElasticError, Interrupted, SessionError
 from .session import _ITEM_BYTES, _SAFETENSORS, TYPES, Batch, Change, GoesOn, OtherLayout, Session, StepReport
@@ -48,7 +48,48 @@ class Piece(NamedTuple):
     shape: Tuple[int, ...]
 
 
-class Leader(Session):
+class OwnMemory:
+    """What both have of their own that the others cannot map: gradients on their way to the session and back, state on devices."""
+
+    _is_shared = False  # what these cross by is another process's memory, too
+    _keeps_own = False  # the sums of the open step are what this replica puts into them
+    _copied: Any = None
+    _on_devices: Any = None
+
+    def _cross(self, gradient: Any) -> List[Any]:
+        """Returns those that are in memory which the first process has."""
+        if self._copied is None:
+            from .torch._devices import Copied
+            self._copied = Copied(self._is_shared)
+        self._copied.add(gradient)
+        return list(self._copied.there())
+
+    def _crossed(self) -> List[Any]:
+        """The rest of them."""
+        return [] if self._copied is None else self._copied.there(wait=True)
+
+    def _cross_back(self) -> None:
+        if self._copied is not None:
+            self._copied.take_back(is_changed=not self._keeps_own)
+
+    def _add_to_devices(self, name: str, tensor: Any) -> Any:
+        if self._on_devices is None:
+            self._on_devices = self._begin_device_state()
+        return self._on_devices.add(name, tensor)
+
+    def _begin_device_state(self) -> Any:
+        from .torch._device_state import DeviceState
+        return DeviceState(self._is_shared)
+
+    def _note_written(self) -> None:
+        if self._on_devices is not None:
+            self._on_devices.note_written()
+
+    def _memory_of_devices(self) -> Any:
+        return None if self._on_devices is None else self._on_devices.memory()
+
+
+class Leader(OwnMemory, Session):
     """The session of the first process, which carries out the calls of all."""
 
     refusal = None
@@ -59,10 +100,7 @@ class Leader(Session):
         self._maps: List[Dict[int, int]] = [{} for _ in replica.channels]  # addresses, by the number of the storage
         self._gradients: List[List[Any]] = [[] for _ in range(replica.size)]  # of the open step, by index; not summed yet
         self._row = 0
-        self._keeps_own = False  # the sums of the open step are what this replica puts into them
-        self._copied: Any = None  # this process's gradients, on their way to the session and back
-        self._on_devices: Any = None  # this process's state there
-        self._accesses: Dict[int, Any] = {}  # to each process's
+        self._accesses: Dict[int, Any] = {}  # to each process's state on devices
         super().__init__()
         self._divisions: List[Dict[str, bytes]] = [{} for _ in range(replica.size)]  # early values of each process
         self.on_other_layout(DIVISION, self._take_other)
@@ -141,18 +179,12 @@ class Leader(Session):
     # --- Before start()
 
     def share_tensor(self, name: str, tensor: Any) -> None:
-        if tensor.device.type != "cpu":
-            self._share_on_device(0, name, self._device_state().add(name, tensor))
+        if _memory.is_on_device(tensor):
+            self._share_on_device(0, name, self._add_to_devices(name, tensor))
         elif tensor.numel():
             super().share_tensor(_named(0, name), tensor)
         for number, (other, piece) in enumerate(self._gather("share_tensor")):
             self._share_piece("share_tensor", number, name, other, piece)
-
-    def _device_state(self) -> Any:
-        if self._on_devices is None:
-            from .torch._device_state import DeviceState
-            self._on_devices = DeviceState(is_shared=False)
-        return self._on_devices
 
     def _share_on_device(self, index: int, name: str, tensor: Any) -> None:
         if tensor.bytes == 0:
@@ -263,18 +295,14 @@ class Leader(Session):
         return found
 
     def all_reduce_async(self, gradient: Any, stream: Optional[int] = None) -> None:
-        if self._copied is None:
-            self._copied = _copied(is_shared=False)
-        self._copied.add(gradient)
-        self._gradients[0] += self._copied.there()
+        self._gradients[0] += self._cross(gradient)
         for number in range(len(self._inbox)):
             while self._replica.channels[number].has_more():
                 self._receive(number)
         self._submit_rows()
 
     def wait_all_reduce(self) -> None:
-        if self._copied is not None:
-            self._gradients[0] += self._copied.there(wait=True)
+        self._gradients[0] += self._crossed()
         for number, inbox in enumerate(self._inbox):
             while not any(message[0] != "all_reduce_async" for message in inbox):
                 self._receive(number)
@@ -283,15 +311,7 @@ class Leader(Session):
         self._row = 0
         self._gradients = [[] for _ in self._gradients]
         self._for_all(super().wait_all_reduce)
-        if self._copied is not None:
-            self._copied.take_back(is_changed=not self._keeps_own)
-
-    def _note_written(self) -> None:
-        if self._on_devices is not None:
-            self._on_devices.note_written()
-
-    def _memory(self) -> Any:
-        return None if self._on_devices is None else self._on_devices.memory()
+        self._cross_back()
 
     def _submit_rows(self, is_last: bool = False) -> None:
         """The n-th gradients of all processes, when all are there, so that their order is the same in every replica. A process
@@ -379,7 +399,7 @@ class Leader(Session):
 
     def commit_step(self, loss: Optional[float] = None) -> None:
         self._note_written()
-        losses, memories = zip((loss, self._memory()), *self._gather("commit_step"))
+        losses, memories = zip((loss, self._memory_of_devices()), *self._gather("commit_step"))
         known = [one for one in losses if one is not None]
         fullest = min((memory for memory in memories if memory is not None), key=lambda memory: memory.free, default=None)
         if fullest is not None:
@@ -387,8 +407,10 @@ class Leader(Session):
         self._for_all(lambda: super(Leader, self).commit_step(sum(known) / len(known) if known else None))
 
 
-class Follower:
+class Follower(OwnMemory):
     """The session of every other process. Its calls end when the first process has made the same ones."""
+
+    _is_shared = True
 
     SEEN = ("rank", "world_size", "generation", "committed_step", "learning_rate_factor", "launched", "outcome", "synchronization")
 
@@ -398,10 +420,7 @@ class Follower:
             "launched": True, "outcome": "running", "synchronization": "s-sgd", "learning_rate_factor": 1.0}
         self._storages: Dict[int, Tuple[int, Any]] = {}  # by address
         self._callbacks: Dict[str, Callable[..., None]] = {}
-        self._keeps_own = False  # the sums of the open step are what this replica puts into them
-        self._copied: Any = None  # gradients in memory that the first process cannot map
         self._copies = replica.copies[0]
-        self._on_devices: Any = None
         self._server: Optional[threading.Thread] = None
         self.ends_at_once = False
         _helpers.watch()
@@ -441,12 +460,10 @@ class Follower:
 
     def _piece(self, value: Any) -> Piece:
         """Memory of a tensor, which is moved into shared memory if it is not there yet."""
-        if value.device.type != "cpu":
+        if _memory.is_on_device(value):
             raise TypeError(f"a tensor on {value.device} cannot be shared in this way; keep it on the CPU")
         storage = value.untyped_storage()
-        if not storage.is_shared():
-            check_room(len(storage))
-            storage.share_memory_()
+        share(storage)
         found = self._storages.get(storage.data_ptr())
         if found is None:
             found = self._storages[storage.data_ptr()] = (len(self._storages), storage)
@@ -460,28 +477,22 @@ class Follower:
     # --- The calls of a session
 
     def share_tensor(self, name: str, tensor: Any) -> None:
-        if tensor.device.type != "cpu":
-            self._send("share_tensor", name, self._device_state().add(name, tensor))
+        if _memory.is_on_device(tensor):
+            self._send("share_tensor", name, self._add_to_devices(name, tensor))
             return
         if not tensor.is_contiguous():
             raise ElasticError(f"'{name}' ({tensor.dtype}) is no contiguous tensor")
         self._send("share_tensor", name, self._piece(tensor))
 
-    def _device_state(self) -> Any:
+    def _begin_device_state(self) -> Any:
         """Served from now on."""
-        if self._on_devices is None:
-            from .torch._device_state import DeviceState
-            self._on_devices = DeviceState(is_shared=True)
-            storage = self._on_devices.room.untyped_storage()
-            descriptor, size = storage._share_fd_cpu_()
-            self._copies.send(size, descriptor)
-            self._server = threading.Thread(target=self._on_devices.serve, args=(self._copies,), daemon=True)
-            self._server.start()
-        return self._on_devices
-
-    def _note_written(self) -> None:
-        if self._on_devices is not None:
-            self._on_devices.note_written()
+        state = super()._begin_device_state()
+        storage = state.room.untyped_storage()
+        descriptor, size = storage._share_fd_cpu_()
+        self._copies.send(size, descriptor)
+        self._server = threading.Thread(target=state.serve, args=(self._copies,), daemon=True)
+        self._server.start()
+        return state
 
     def await_last_copy(self) -> None:
         """Returns when the first process's session has ended."""
@@ -519,21 +530,16 @@ class Follower:
         return found
 
     def all_reduce_async(self, gradient: Any, stream: Optional[int] = None) -> None:
-        if self._copied is None:
-            self._copied = _copied(is_shared=True)
-        self._copied.add(gradient)
-        self._hand_over()
+        self._hand_over(self._cross(gradient))
 
-    def _hand_over(self, wait: bool = False) -> None:
-        for values in self._copied.there(wait):
+    def _hand_over(self, gradients: List[Any]) -> None:
+        for values in gradients:
             self._send("all_reduce_async", self._piece(values))
 
     def wait_all_reduce(self) -> None:
-        if self._copied is not None:
-            self._hand_over(wait=True)
+        self._hand_over(self._crossed())
         self._call("wait_all_reduce")
-        if self._copied is not None:
-            self._copied.take_back(is_changed=not self._keeps_own)
+        self._cross_back()
 
     def broadcast(self, values: Any) -> None:
         ctypes.memmove(values, self._call("broadcast", bytes(values)), ctypes.sizeof(values))
@@ -574,7 +580,7 @@ class Follower:
 
     def commit_step(self, loss: Optional[float] = None) -> None:
         self._note_written()
-        self._call("commit_step", loss, None if self._on_devices is None else self._on_devices.memory())
+        self._call("commit_step", loss, self._memory_of_devices())
 
     def last_step(self) -> StepReport:
         report: StepReport = self._known["last_step"]
@@ -602,13 +608,15 @@ def _keeps_own(session: Any, batch: Optional[Batch]) -> bool:
     return bool(session.world_size == 1 and batch is not None and batch.local_samples)
 
 
-def _copied(is_shared: bool) -> Any:
-    from .torch._devices import Copied
-    return Copied(is_shared)
+def share(storage: Any) -> None:
+    """A tensor's, with the other processes, if it is not yet. Raises ElasticError where the system's shared memory has no room: a write
+    into it would end the process."""
+    if not storage.is_shared():
+        check_room(len(storage))
+        storage.share_memory_()
 
 
 def check_room(size: int) -> None:
-    """Raises ElasticError where the system's shared memory has no room: a write into it would end the process."""
     with contextlib.suppress(OSError):
         room = os.statvfs(SHARED_MEMORY)
         if room.f_bavail * room.f_frsize < size:

@@ -4,11 +4,12 @@ through host memory that the first one maps.
 
 import ctypes
 import threading
-from typing import Any, Callable, Dict, List, NamedTuple, Optional, Tuple
+from typing import Any, Callable, Dict, List, NamedTuple, Optional, Set, Tuple
 
 import torch
 
 from . import _devices
+from .._replica_session import share
 from ..errors import ElasticError
 
 ROOM_BYTES = 8 << 20
@@ -36,8 +37,9 @@ class DeviceState:
         """`is_shared`: the first process maps the room."""
         self.room = torch.empty(ROOM_BYTES, dtype=torch.uint8)
         if is_shared:
-            _devices.share(self.room)
+            share(self.room.untyped_storage())
         self._tensors: List[torch.Tensor] = []  # as bytes
+        self._devices: Set[torch.device] = set()  # that they are on
         self._written: Dict[torch.device, Any] = {}  # marks
         self._streams: Dict[torch.device, Any] = {}
         self._asked = 0
@@ -45,23 +47,23 @@ class DeviceState:
     def add(self, name: str, tensor: torch.Tensor) -> OnDevice:
         if not tensor.is_contiguous():
             raise ElasticError(f"'{name}' ({tensor.dtype}) is no contiguous tensor")
-        if not self._tensors:
+        if not self._devices:
             _devices.lock(self.room, tensor.device)
+        self._devices.add(tensor.device)
         self._tensors.append(_devices.bytes_of(tensor))
         size = tensor.numel() * tensor.element_size()
         return OnDevice(len(self._tensors) - 1, size, str(tensor.dtype).replace("torch.", ""), tuple(tensor.shape))
 
     def note_written(self) -> None:
         """What the devices' current streams hold now is a part of the state."""
-        self._written = {device: _devices.mark(device) for device in {tensor.device for tensor in self._tensors}}
+        self._written = {device: _devices.mark(device) for device in self._devices}
 
     def memory(self) -> Optional[Memory]:
         """Of the device with the least free memory, asked now and then; None in between, and where it is not known."""
         self._asked += 1
         if self._asked % MEMORY_EVERY != 1:
             return None
-        devices = {tensor.device for tensor in self._tensors}
-        asking = [(getattr(torch.get_device_module(device), "mem_get_info", None), device) for device in devices]
+        asking = [(getattr(torch.get_device_module(device), "mem_get_info", None), device) for device in self._devices]
         known = [Memory(total, free) for ask, device in asking if ask is not None for free, total in (ask(device),)]
         return min(known, key=lambda memory: memory.free, default=None)
 

@@ -4,13 +4,9 @@ from typing import Any, Dict, List, Tuple
 
 import torch
 
-from .._replica_session import check_room
+from .._memory import is_on_device
+from .._replica_session import share
 from ..errors import ElasticError
-
-
-def is_on_one(tensor: torch.Tensor) -> bool:
-    """Whether the host cannot access its memory."""
-    return tensor.device.type != "cpu"
 
 
 def mark(device: torch.device) -> Any:
@@ -25,15 +21,9 @@ def host_memory(values: torch.Tensor, is_shared: bool = False) -> torch.Tensor:
     """Of their shape and type; `is_shared`: with other processes."""
     memory = torch.empty(values.shape, dtype=values.dtype)
     if is_shared:
-        share(memory)
+        share(memory.untyped_storage())
     lock(memory, values.device)
     return memory
-
-
-def share(memory: torch.Tensor) -> None:
-    """With other processes. Raises ElasticError where the system has no room."""
-    check_room(memory.numel() * memory.element_size())
-    memory.share_memory_()
 
 
 def lock(memory: torch.Tensor, device: torch.device) -> None:
@@ -74,7 +64,7 @@ class Copied:
         self._streams: Dict[torch.device, Any] = {}
 
     def add(self, tensor: torch.Tensor) -> None:
-        if not is_on_one(tensor) and (tensor.is_shared() or not self._is_shared):
+        if not is_on_device(tensor) and (tensor.is_shared() or not self._is_shared):
             self._waiting.append((tensor, None))
             return
         values = self._room_for(tensor)
@@ -82,7 +72,7 @@ class Copied:
         self._back.append((tensor, values))
 
     def _begin(self, tensor: torch.Tensor, values: torch.Tensor) -> Any:
-        if not is_on_one(tensor):
+        if not is_on_device(tensor):
             values.copy_(tensor.detach())
             return None
         module = torch.get_device_module(tensor.device)

@@ -10,10 +10,10 @@ from typing import Any, Callable, Dict, Iterable, List, Optional, Sequence, Tupl
 
 import torch
 
-from . import _devices
 from ._order import Order
 from ._replica import is_divided, like, local, part_as
-from .. import _replica
+from .. import _replica, _replica_session
+from .._memory import is_on_device
 from ..errors import ElasticError
 from ..session import Session
 
@@ -62,8 +62,8 @@ class Bucket:
         self.is_divided = any(is_divided(slot.parameter) for slot in self.slots)
         count = sum(slot.part.numel() for slot in self.slots)
         self.flat = torch.zeros(count, dtype=first.dtype, device=first.device)
-        if _replica.current() is not None and first.device.type == "cpu":
-            _devices.share(self.flat)
+        if _replica.current() is not None and not is_on_device(first):
+            _replica_session.share(self.flat.untyped_storage())
         begin = 0
         for slot in self.slots:
             count = slot.part.numel()
@@ -394,8 +394,8 @@ def _delay(buckets: Sequence[Sequence[Slot]], arriving: Sequence[Slot]) -> float
 def _refuse(name: str, parameter: torch.Tensor) -> None:
     if parameter.dtype not in (torch.float32, torch.float16, torch.bfloat16):
         raise TypeError(f"parameter '{name}' is {parameter.dtype}; float32, float16 and bfloat16 can be trained")
-    is_possible = parameter.device.type in ("cpu", "cuda") or (_replica.current() is not None and parameter.device.type != "meta")
-    if not is_possible:
+    is_copied = _replica.current() is not None and parameter.device.type != "meta"
+    if parameter.device.type not in ("cpu", "cuda") and not is_copied:
         raise TypeError(f"parameter '{name}' is on {parameter.device}; parameters must be on a CPU or a CUDA device")
 
 

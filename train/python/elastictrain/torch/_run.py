@@ -63,7 +63,7 @@ class ElasticRun:
         self._end_bounds = _compiled.offer_bounds()
         device = _model.device_of(plan.model)
         if self._replica is not None:
-            _replica_devices_are_own(session, device)
+            _require_own_devices(session, device)
         elif device.type == "cuda":
             _cuda_libraries.name_installed()
             session.use_device(device.index or 0)
@@ -458,7 +458,7 @@ class ElasticRun:
             callback(change)
 
 
-def _replica_devices_are_own(session: Any, device: torch.device) -> None:
+def _require_own_devices(session: Any, device: torch.device) -> None:
     """Raises ElasticError where the run has not given each replica of a host devices of its own."""
     if device.type != "cpu" and session.launched and size_of_run() is None:
         raise ElasticError("the run gives each replica GPUs of its own where it knows how many these are: start it with --per-replica, or "
