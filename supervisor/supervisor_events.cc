@@ -61,8 +61,10 @@ void Supervisor::Impl::agent_lost(AgentId agent, const std::string& reason, core
 
 void Supervisor::Impl::on_agent_message(AgentId agent, protocol::AgentUp message) {
   const auto take = [&](auto& content) {
-    constexpr bool is_second_hello = std::is_same_v<std::decay_t<decltype(content)>, protocol::AgentHello>;
-    if constexpr (!is_second_hello) on(agent, content);
+    using Content = std::decay_t<decltype(content)>;
+    // Where a worker lies on several hosts, the groups of agents take it.
+    constexpr bool is_for_groups = std::is_same_v<Content, protocol::ReplicaListens>;
+    if constexpr (!is_for_groups && !std::is_same_v<Content, protocol::AgentHello>) on(agent, content);
   };
   std::visit(take, message);
 }

@@ -131,6 +131,7 @@ AgentHello AgentService::hello() const {
 void AgentService::resync() {
   for (const auto& [id, worker] : workers_) {
     link_.send(WorkerSpawned{id, worker->pid()});
+    tell_address(*worker);
     send_all(id, worker->record().resync(next_report()));
   }
   for (Ended& ended : ended_) {
@@ -354,6 +355,12 @@ void AgentService::send_report() {
   const auto now = std::chrono::steady_clock::now();
   for (const auto& [id, worker] : workers_) {
     ProcessSample process_sample;
+    // A part is silent; that it is stopped explains why its worker is.
+    if (worker->is_part()) {
+      const auto stat = read_process_stat(worker->pid());
+      if (stat && stat->stopped()) report.workers.push_back({id, 0, {}, stat->cpu_ms, true});
+      continue;
+    }
     if (worker->is_elastic()) {
       if (const auto stat = read_process_stat(worker->training_pid())) process_sample = {stat->cpu_ms, stat->stopped()};
     }
@@ -404,7 +411,8 @@ void AgentService::leave(int exit_status) {
   const Milliseconds grace(bootstrap_.grace_ms);
   const Milliseconds last = std::min(kLastGrace, grace / 2);
   for (const auto& [id, worker] : workers_) {
-    if (!worker->is_elastic()) worker->stop(grace);
+    // A part ends with its worker.
+    if (!worker->is_elastic() && !worker->is_part()) worker->stop(grace);
   }
   cancel_starts();
   dismiss_parked(grace);
@@ -426,8 +434,10 @@ void AgentService::stop(Milliseconds grace, int exit_status) {
 }
 
 void AgentService::finish_if_empty() {
-  if ((!stopping_ && !leaving_) || !workers_.empty() || parked_ || !warm_.empty() || std::exchange(finished_, true))
-    return;
+  // The hosts of a group are released together, when the processes on all of them have ended.
+  const bool is_awaited = is_of_group_ && link_.up() && !stopping_;
+  if ((!stopping_ && !leaving_) || is_awaited || !workers_.empty() || parked_ || !warm_.empty()) return;
+  if (std::exchange(finished_, true)) return;
   probe_.stop();
   fork_server_.reset();
   kill_leftovers();

@@ -75,6 +75,8 @@ class AgentService {
 
   // agent_service_workers.cc
   Result<WorkerSetup> setup_for(protocol::SpawnWorker& order);
+  Status add_replica(WorkerSetup& setup) const;
+  void tell_address(const WorkerProcess& worker);
   void begin(WorkerSetup setup, std::optional<ForkedChild> child);
   void start_failed(const protocol::SpawnWorker& order, const Error& error);
   bool has_fork_server(const PythonCommand& command, const WorkerSetup& setup);
@@ -150,6 +152,7 @@ class AgentService {
   asio::steady_timer parked_timer_;
   bool output_scheduled_ = false;
   bool leaving_ = false;          // workers end by themselves, no new one is started
+  bool is_of_group_ = false;      // of hosts over which workers are spread
   bool stopping_ = false;         // they are being ended
   std::size_t lost_workers_ = 0;  // ended while they trained, and not replaced here yet
   bool finished_ = false;

@@ -1,5 +1,11 @@
+#include <fcntl.h>
+#include <unistd.h>
+
 #include <algorithm>
+#include <array>
 #include <asio/error_code.hpp>
+#include <cerrno>
+#include <cstring>
 #include <iterator>
 #include <string_view>
 #include <utility>
@@ -24,12 +30,28 @@ using namespace protocol;
 namespace {
 
 // What the fork server must not have: with them it would be a worker.
-constexpr std::string_view kOfOneWorker[] = {"ELASTICTRAIN_SOCKET=", "ELASTICTRAIN_WORKER_ID="};
+constexpr std::string_view kOfOneWorker[] = {
+    "ELASTICTRAIN_SOCKET=", "ELASTICTRAIN_WORKER_ID=", "ELASTICTRAIN_REPLICA_"};
 
 std::optional<MissingProgram> missing_program(const SpawnWorker& order) {
   if (order.argv.empty() || order.argv[0] == "@self") return std::nullopt;
   return find_missing_program(order.argv[0], merge_environment(own_environment(), order.environment),
                               order.working_directory);
+}
+
+// For the worker's processes on this host alone: they read and remove it.
+Status write_key(const std::string& path, const std::array<std::uint8_t, 32>& key) {
+  std::string digits;
+  for (const std::uint8_t byte : key) {
+    for (const int part : {byte >> 4, byte & 15}) digits.push_back("0123456789abcdef"[part]);
+  }
+  const int file = ::open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+  const auto size = static_cast<ssize_t>(digits.size());
+  const bool written = file >= 0 && ::write(file, digits.data(), digits.size()) == size;
+  const std::string why = std::strerror(errno);
+  if (file >= 0) ::close(file);
+  if (!written) return Error{ErrorCode::kIo, "cannot write " + path + ": " + why};
+  return {};
 }
 
 std::vector<std::string> without_worker(std::vector<std::string> environment) {
@@ -58,6 +80,7 @@ void AgentService::on(SpawnWorker& order) {
   }
   if (order.warm && take_warm_assignment(order)) return link_.send(WorkerSpawned{id, workers_.at(id)->pid()});
   warm_.end_in(order.slot);
+  is_of_group_ = is_of_group_ || order.replica.hosts > 1;
   const SpawnWorker ordered = order;
   if (const auto missing = missing_program(order)) {
     return link_.send(WorkerSpawnFailed{id, missing->text, missing->exit_status});
@@ -87,7 +110,36 @@ Result<WorkerSetup> AgentService::setup_for(SpawnWorker& order) {
   setup.processors = std::move(*processors);
   setup.ras_port = std::move(ras_port);
   if (pool_) setup.descriptors = pool_->descriptors;
+  if (const Status added = add_replica(setup); !added) return added.error();
   return setup;
+}
+
+// A worker on several hosts: where its processes meet, and the key by which they know one another.
+Status AgentService::add_replica(WorkerSetup& setup) const {
+  const ReplicaPlace& place = setup.order.replica;
+  if (place.hosts == 1) return {};
+  const auto addresses = data_addresses();
+  if (!addresses) return addresses.error();
+  std::string address = place.address;
+  if (place.host == 0) {
+    auto port = ReservedPort::take(addresses->front());
+    if (!port) return port.error();
+    setup.replica_port = std::move(*port);
+    address = setup.replica_port.address();
+  }
+  const std::string key_file = directory_.path() + "/" + to_string(setup.order.worker) + "-replica.key";
+  if (const Status written = write_key(key_file, place.key); !written) return written.error();
+  setup.key_file = key_file;
+  setup.environment =
+      merge_environment(std::move(setup.environment),
+                        {"ELASTICTRAIN_REPLICA_HOST=" + std::to_string(place.host),
+                         "ELASTICTRAIN_REPLICA_ADDRESS=" + address, "ELASTICTRAIN_REPLICA_KEY_FILE=" + key_file,
+                         "ELASTICTRAIN_REPLICA_INTERFACE=" + interface_of(addresses->front())});
+  return {};
+}
+
+void AgentService::tell_address(const WorkerProcess& worker) {
+  if (!worker.replica_address().empty()) link_.send(ReplicaListens{worker.id(), worker.replica_address()});
 }
 
 void AgentService::begin(WorkerSetup setup, std::optional<ForkedChild> child) {
@@ -97,6 +149,7 @@ void AgentService::begin(WorkerSetup setup, std::optional<ForkedChild> child) {
   auto worker = WorkerProcess::start(io_, std::move(setup), hooks_for(order.worker), std::move(child));
   if (!worker) return start_failed(order, worker.error());
   link_.send(WorkerSpawned{order.worker, (*worker)->pid()});
+  tell_address(**worker);
   if (!no_fork_server_.empty()) (*worker)->add_line(std::exchange(no_fork_server_, ""));
   workers_[order.worker] = std::move(*worker);
 }
@@ -136,7 +189,9 @@ void AgentService::forked(WorkerId worker, Result<ForkedChild> child) {
 
 void AgentService::cancel_start(WorkerId worker, const std::string& reason) {
   const auto starting = starting_.extract(worker);
-  if (!starting.empty()) link_.send(WorkerSpawnFailed{worker, reason});
+  if (starting.empty()) return;
+  if (const std::string& key = starting.mapped().key_file; !key.empty()) ::unlink(key.c_str());
+  link_.send(WorkerSpawnFailed{worker, reason});
 }
 
 void AgentService::cancel_starts() {

@@ -195,9 +195,10 @@ Result<Binding> parse_binding(const std::string& word) {
 }
 
 SlotPlace slot_place(const std::vector<std::string>& environment) {
+  const std::uint32_t processes = number_in(environment, "ELASTICTRAIN_PER_REPLICA", 1);
+  const std::uint32_t hosts = std::max(1U, number_in(environment, "ELASTICTRAIN_REPLICA_HOSTS", 1));
   return {number_in(environment, "ELASTICTRAIN_SLOT", 0), number_in(environment, "ELASTICTRAIN_SLOTS", 1),
-          value_of(environment, "CUDA_VISIBLE_DEVICES"),
-          std::max(1U, number_in(environment, "ELASTICTRAIN_PER_REPLICA", 1))};
+          value_of(environment, "CUDA_VISIBLE_DEVICES"), std::max(1U, processes / hosts)};
 }
 
 Result<std::vector<int>> processors_of_worker(const std::string& binding, const std::vector<std::string>& environment) {

@@ -56,7 +56,7 @@ struct SlotPlace {
   std::uint32_t slot = 0;
   std::uint32_t slots = 1;                     // on the host
   std::optional<std::string> visible_devices;  // CUDA_VISIBLE_DEVICES, if it is set
-  std::uint32_t processes = 1;                 // of the worker, which have a GPU each
+  std::uint32_t processes = 1;                 // of the worker on this host, which have a GPU each
 };
 
 // Ascending; empty: all that the agent may use. If there are more slots than cores or nodes, slots share one.
@@ -65,8 +65,8 @@ std::vector<int> processors_of_slot(Binding binding, const SlotPlace& place, con
 // "none", "core", "numa" or "gpu-numa"; an error for any other text.
 Result<Binding> parse_binding(const std::string& word);
 
-// From a worker's environment: ELASTICTRAIN_SLOT, ELASTICTRAIN_SLOTS, CUDA_VISIBLE_DEVICES and
-// ELASTICTRAIN_PER_REPLICA.
+// From a worker's environment: ELASTICTRAIN_SLOT, ELASTICTRAIN_SLOTS, CUDA_VISIBLE_DEVICES, ELASTICTRAIN_PER_REPLICA
+// and ELASTICTRAIN_REPLICA_HOSTS.
 SlotPlace slot_place(const std::vector<std::string>& environment);
 
 // processors_of_slot() on this machine.
@@ -82,8 +82,8 @@ std::vector<std::string> with_own_mig_instance(std::vector<std::string> environm
 // Pure.
 
 // A worker's environment, with as many of the `gpus` that this host offers, or that CUDA_VISIBLE_DEVICES lists, as the
-// worker has processes. Unchanged if it has one, or if there are fewer. If there are fewer than all slots need, slots
-// share them.
+// worker has processes on it. Unchanged if it has one, or if there are fewer. If there are fewer than all slots need,
+// slots share them.
 std::vector<std::string> with_gpus_of_slot(std::vector<std::string> environment, std::size_t gpus);
 
 }  // namespace elastictrain::launcher

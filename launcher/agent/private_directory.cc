@@ -147,8 +147,8 @@ int end_older_agents(const std::string& own_directory, const protocol::AgentBoot
     if (directory == own_directory) continue;
     const auto identity = read_identity(directory);
     if (!identity || identity->run != run || identity->host != bootstrap.host) continue;
-    if (identity->agent < bootstrap.agent.value && signal_started(identity->pid, identity->start_ticks, SIGKILL))
-      ++ended;
+    const bool is_older = lead_of({identity->agent}) < lead_of(bootstrap.agent);
+    if (is_older && signal_started(identity->pid, identity->start_ticks, SIGKILL)) ++ended;
   }
   return ended;
 }

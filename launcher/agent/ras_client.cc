@@ -20,39 +20,38 @@
 
 namespace elastictrain::launcher {
 
-Result<ReservedPort> ReservedPort::take() {
+Result<ReservedPort> ReservedPort::take(const std::string& address) {
+  asio::error_code bad;
+  asio::ip::tcp::endpoint place(asio::ip::make_address(address, bad), 0);
+  if (bad) return Error{ErrorCode::kInvalid, "'" + address + "' is no numeric address"};
   ReservedPort port;
-  port.socket_ = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-  sockaddr_in address{};
-  address.sin_family = AF_INET;
-  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  auto* generic = reinterpret_cast<sockaddr*>(&address);
-  socklen_t size = sizeof address;
+  port.socket_ = ::socket(place.protocol().family(), SOCK_STREAM | SOCK_CLOEXEC, 0);
+  auto size = static_cast<socklen_t>(place.size());
   const int yes = 1;
   if (port.socket_ < 0 || ::setsockopt(port.socket_, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof yes) != 0 ||
       ::setsockopt(port.socket_, SOL_SOCKET, SO_REUSEPORT, &yes, sizeof yes) != 0 ||
-      ::bind(port.socket_, generic, size) != 0 || ::getsockname(port.socket_, generic, &size) != 0) {
-    return Error{ErrorCode::kIo, std::string("no free port on 127.0.0.1: ") + std::strerror(errno)};
+      ::bind(port.socket_, place.data(), size) != 0 || ::getsockname(port.socket_, place.data(), &size) != 0) {
+    return Error{ErrorCode::kIo, "no free port on " + address + ": " + std::strerror(errno)};
   }
-  port.number_ = ntohs(address.sin_port);
+  port.number_ = place.port();
+  port.address_ = (place.address().is_v6() ? "[" + address + "]:" : address + ":") + std::to_string(port.number_);
   return port;
 }
 
 ReservedPort::ReservedPort(ReservedPort&& other) noexcept
-    : socket_(std::exchange(other.socket_, -1)), number_(std::exchange(other.number_, 0)) {}
+    : socket_(std::exchange(other.socket_, -1)),
+      number_(std::exchange(other.number_, 0)),
+      address_(std::exchange(other.address_, {})) {}
 
 ReservedPort& ReservedPort::operator=(ReservedPort&& other) noexcept {
   std::swap(socket_, other.socket_);
   std::swap(number_, other.number_);
+  std::swap(address_, other.address_);
   return *this;
 }
 
 ReservedPort::~ReservedPort() {
   if (socket_ >= 0) ::close(socket_);
-}
-
-std::string ReservedPort::address() const {
-  return "127.0.0.1:" + std::to_string(number_);
 }
 
 namespace {

@@ -15,7 +15,7 @@
 
 #include "supervisor/protocol/result.h"
 
-// A TCP port of the loopback address that is free now and stays reserved for a program that binds it with
+// A TCP port of an address of this host that is free now and stays reserved for a program that binds it with
 // SO_REUSEPORT, as NCCL's RAS service does: no other program gets it, and several runs of a host never collide.
 //
 // Ownership: the port is released with the object. Thread: any. Errors: take() reports why there is none.
@@ -24,19 +24,21 @@ namespace elastictrain::launcher {
 
 class ReservedPort {
  public:
-  static Result<ReservedPort> take();
+  // Of a numeric address; without one, of the loopback address.
+  static Result<ReservedPort> take(const std::string& address = "127.0.0.1");
   ReservedPort() = default;
   ReservedPort(ReservedPort&& other) noexcept;
   ReservedPort& operator=(ReservedPort&& other) noexcept;
   ~ReservedPort();
 
   std::uint16_t number() const { return number_; }  // 0: none
-  // "127.0.0.1:40123"
-  std::string address() const;
+  // "127.0.0.1:40123", "[::1]:40123"
+  const std::string& address() const { return address_; }
 
  private:
   int socket_ = -1;  // bound, never listening: connections are refused until the program listens
   std::uint16_t number_ = 0;
+  std::string address_;
 };
 
 // Asks NCCL's RAS service of this host for its report.

@@ -102,6 +102,7 @@ WorkerProcess::~WorkerProcess() {
   if (socket_) socket_->close();
   if (!socket_path_.empty()) ::unlink(socket_path_.c_str());
   if (!error_file_.empty()) ::unlink(error_file_.c_str());
+  if (!key_file_.empty()) ::unlink(key_file_.c_str());
 }
 
 Result<std::unique_ptr<WorkerProcess>> WorkerProcess::start(asio::io_context& io, WorkerSetup setup, WorkerHooks hooks,
@@ -117,6 +118,9 @@ Status WorkerProcess::begin(WorkerSetup setup, std::optional<ForkedChild> child)
   error_file_ = setup.error_file;
   slot_ = setup.order.slot;
   ras_port_ = std::move(setup.ras_port);
+  key_file_ = setup.key_file;
+  replica_port_ = std::move(setup.replica_port);
+  is_part_ = setup.order.replica.host > 0;
   WorkerSocket::Handlers handlers;
   handlers.on_message = [this](protocol::WorkerToAgent message) { hooks_.on_message(std::move(message)); };
   handlers.on_fault = [this](const std::string& fault) { report_fault(fault); };

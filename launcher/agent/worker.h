@@ -44,6 +44,8 @@ struct WorkerSetup {
   std::vector<int> processors = {};   // that it may use; empty: all of the agent's
   ReservedPort ras_port = {};         // for its NCCL's RAS service; none if the user has configured that
   bool starts_in_background = false;  // until it is ready, because others here train
+  std::string key_file = {};          // of a worker on several hosts; empty: of this one only
+  ReservedPort replica_port = {};     // where it listens for its processes on the other hosts
 };
 
 // What is started for it.
@@ -72,6 +74,10 @@ class WorkerProcess {
   // It was told to end, and has not been parked since.
   bool is_stopping() const { return kill_at_ != std::chrono::steady_clock::time_point::max(); }
   std::uint16_t ras_port() const { return ras_port_.number(); }
+  // The process belongs to a worker of another host.
+  bool is_part() const { return is_part_; }
+  // Where it listens for its processes on other hosts; empty: it has none there.
+  const std::string& replica_address() const { return replica_port_.address(); }
   WorkerRecord& record() { return record_; }
   // For the owner, when the worker has ended.
   WorkerRecord take_record() { return std::move(record_); }
@@ -121,6 +127,9 @@ class WorkerProcess {
   std::string socket_path_;
   std::string error_file_;
   ReservedPort ras_port_;
+  std::string key_file_;
+  ReservedPort replica_port_;
+  bool is_part_ = false;
   std::unique_ptr<OutputPump> output_;
   std::unique_ptr<OutputPump> error_;
   std::deque<std::string> last_error_lines_;

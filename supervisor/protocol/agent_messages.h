@@ -89,6 +89,12 @@ struct WorkerSpawnFailed {
   std::int32_t exit_status =
       0;  // as a shell has it: 127: there is no such program, 126: it may not run; 0: another reason
 };
+// On the first of its hosts, the worker is to listen at `address` for its processes on the others. Repeated after a
+// reconnect.
+struct ReplicaListens {
+  WorkerId worker;
+  std::string address;  // "10.0.0.1:40123", "[fd00::1]:40123"
+};
 struct WorkerExited {
   WorkerId worker;
   std::int32_t exit_code = 0;  // if signal is 0
@@ -193,9 +199,17 @@ struct AgentAnswer {
   std::vector<std::string> lines;
 };
 
-using AgentUp = std::variant<AgentHello, WorkerSpawned, WorkerSpawnFailed, WorkerExited, WorkerOutput, FromWorker,
-                             AgentReport, HostFacts, HostNotice, AgentAnswer, AcceleratorFacts, WarmProcesses>;
+using AgentUp =
+    std::variant<AgentHello, WorkerSpawned, WorkerSpawnFailed, WorkerExited, WorkerOutput, FromWorker, AgentReport,
+                 HostFacts, HostNotice, AgentAnswer, AcceleratorFacts, WarmProcesses, ReplicaListens>;
 
+// Of a worker that lies on several hosts: which of them the agent's is.
+struct ReplicaPlace {
+  std::uint32_t hosts = 1;
+  std::uint32_t host = 0;              // 0: the first, whose process is the worker; the others have parts of it
+  std::string address;                 // for a part: where it connects (ReplicaListens)
+  std::array<std::uint8_t, 32> key{};  // of this worker, by which its processes know one another
+};
 struct SpawnWorker {
   WorkerId worker;
   std::uint32_t slot = 0;  // place on the host: index of its GPU or CPU share
@@ -203,6 +217,7 @@ struct SpawnWorker {
   std::vector<std::string> environment;  // "NAME=value", added to the agent's own
   std::string working_directory;
   bool warm = false;  // the warm process of this slot is the worker, unless it has ended: then a new one is
+  ReplicaPlace replica;
 };
 struct SignalWorker {
   WorkerId worker;

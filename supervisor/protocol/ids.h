@@ -32,6 +32,18 @@ using Millis = std::chrono::milliseconds;
 // Secret of one generation's data plane; only the control plane distributes it.
 using Token = std::array<std::uint8_t, 16>;
 
+// Of a replica over several hosts, the agents of the first host's mates are numbered by the first one's.
+inline constexpr std::uint32_t kMateStride = 1U << 24;
+constexpr AgentId mate_of(AgentId lead, std::uint32_t place) {
+  return {lead.value + place * kMateStride};
+}
+constexpr AgentId lead_of(AgentId agent) {
+  return {agent.value % kMateStride};
+}
+constexpr std::uint32_t place_of(AgentId agent) {
+  return agent.value / kMateStride;
+}
+
 inline std::string to_string(WorkerId id) {
   return "w" + std::to_string(id.value);
 }

@@ -7,7 +7,7 @@
 namespace elastictrain::limits {
 
 // Raised whenever a message changes its meaning; peers with another number are refused with an error that names both.
-inline constexpr std::uint32_t kProtocolVersion = 4;
+inline constexpr std::uint32_t kProtocolVersion = 5;
 
 inline constexpr std::size_t kMaxFrameBytes = 32u << 20;        // a Prepare for 100,000 members fits
 inline constexpr std::size_t kMaxWorkerFrameBytes = 32u << 20;  // the same message, relayed to a worker

@@ -96,6 +96,7 @@ ET_FIELDS(AgentHello, m.protocol_version, m.binary_version, m.agent, m.host_name
 ET_FIELDS(WarmProcesses, m.processes)
 ET_FIELDS(WorkerSpawned, m.worker, m.pid)
 ET_FIELDS(WorkerSpawnFailed, m.worker, m.reason, m.exit_status)
+ET_FIELDS(ReplicaListens, m.worker, m.address)
 ET_FIELDS(WorkerExited, m.worker, m.exit_code, m.signal, m.last_error_lines, m.out_of_memory, m.memory_limit_bytes,
           m.peak_bytes)
 ET_FIELDS(WorkerOutput, m.worker, m.is_stderr, m.lines, m.dropped, m.unfinished)
@@ -111,7 +112,8 @@ ET_FIELDS(HostFacts, m.binary_version, m.cores, m.memory_bytes, m.gpus, m.wall_c
 ET_FIELDS(HostNotice, m.reason)
 ET_FIELDS(AgentAnswer, m.question, m.worker, m.lines)
 
-ET_FIELDS(SpawnWorker, m.worker, m.slot, m.argv, m.environment, m.working_directory, m.warm)
+ET_FIELDS(ReplicaPlace, m.hosts, m.host, m.address, m.key)
+ET_FIELDS(SpawnWorker, m.worker, m.slot, m.argv, m.environment, m.working_directory, m.warm, m.replica)
 ET_FIELDS(SignalWorker, m.worker, m.signal)
 ET_FIELDS(StopWorker, m.worker, m.grace_ms)
 ET_FIELDS(ToWorkers, m.workers, m.message)

@@ -12,6 +12,7 @@
 #include <asio/error_code.hpp>
 #include <asio/io_context.hpp>
 #include <asio/write.hpp>
+#include <filesystem>
 #include <optional>
 #include <thread>
 
@@ -107,6 +108,56 @@ TEST_CASE("an unfinished line is shown after a short idle time while the worker 
   Lab lab;
   lab.spawn("printf 'are you sure? '; sleep 1000");
   CHECK(lab.supervisor.await_line(0, kWorker, "are you sure? "));
+}
+
+TEST_CASE("of a worker on several hosts, each process finds the key, and where the first one listens") {
+  constexpr const char* kScript =
+      "env | grep ^ELASTICTRAIN_REPLICA_ | sort; stat -c %a $ELASTICTRAIN_REPLICA_KEY_FILE;"
+      "cat $ELASTICTRAIN_REPLICA_KEY_FILE; echo; echo told; exec sleep 1000";
+  Lab lab;
+  SpawnWorker order{kWorker, 0, {"sh", "-c", kScript}, {}, "/"};
+  order.replica = {2, 0, "", {}};
+  order.replica.key.fill(0xa5);
+  std::string address;
+  SUBCASE("the first one") {
+    lab.supervisor.send(0, order);
+    REQUIRE(lab.supervisor.await<ReplicaListens>(0));
+    const auto listens = lab.supervisor.all<ReplicaListens>(0).at(0);
+    CHECK(listens.worker == kWorker);
+    CHECK(contains(listens.address, "127.0.0.1:"));
+    address = listens.address;
+    lab.break_connection();
+    REQUIRE(lab.supervisor.await<ReplicaListens>(1));
+    CHECK(lab.supervisor.all<ReplicaListens>(1).at(0).address == address);
+  }
+  SUBCASE("another one") {
+    order.replica.host = 1;
+    order.replica.address = address = "10.0.0.1:4000";
+    lab.supervisor.send(0, order);
+  }
+  const std::size_t agent = lab.supervisor.agents.size() - 1;
+  const auto lines = [&] {
+    auto all = lab.supervisor.lines(0, kWorker);
+    for (const auto& line : agent == 0 ? std::vector<std::string>{} : lab.supervisor.lines(agent, kWorker))
+      all.push_back(line);
+    return all;
+  };
+  REQUIRE(lab.supervisor.pump([&] { return !lines().empty() && lines().back() == "told"; }));
+  const auto found = lines();
+  REQUIRE(found.size() == 7);
+  CHECK(found[0] == "ELASTICTRAIN_REPLICA_ADDRESS=" + address);
+  CHECK(found[1] == "ELASTICTRAIN_REPLICA_HOST=" + std::to_string(order.replica.host));
+  CHECK(found[2] == "ELASTICTRAIN_REPLICA_INTERFACE=lo");
+  CHECK(contains(found[3], "-replica.key"));
+  CHECK(found[4] == "600");
+  std::string key;
+  for (int i = 0; i < 32; ++i) key += "a5";
+  CHECK(found[5] == key);
+  const std::string file = found[3].substr(found[3].find('=') + 1);
+  CHECK(std::filesystem::exists(file));
+  lab.supervisor.send(agent, StopWorker{kWorker, 1000});
+  lab.await_exit(kWorker, agent);
+  CHECK(!std::filesystem::exists(file));
 }
 
 TEST_CASE("a worker finds its environment, a null input and its directory") {

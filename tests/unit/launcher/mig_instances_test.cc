@@ -43,6 +43,10 @@ TEST_CASE("a worker of several processes sees as many GPUs, by its slot") {
   CHECK(visible_to_replica("1", {"ELASTICTRAIN_PER_REPLICA=3"}) == "3,4,5");
   CHECK(visible_to_replica("2", {"ELASTICTRAIN_PER_REPLICA=3"}) == "0,1,2");
   CHECK(visible_to_replica("1", {"ELASTICTRAIN_PER_REPLICA=2", "CUDA_VISIBLE_DEVICES=GPU-a,5,GPU-b,7"}) == "GPU-b,7");
+  const std::vector<std::string> over_two_hosts{"ELASTICTRAIN_PER_REPLICA=4", "ELASTICTRAIN_REPLICA_HOSTS=2"};
+  CHECK(visible_to_replica("0", over_two_hosts) == "0,1");
+  CHECK(visible_to_replica("3", over_two_hosts) == "6,7");
+  CHECK(visible_to_replica("1", {"ELASTICTRAIN_PER_REPLICA=2", "ELASTICTRAIN_REPLICA_HOSTS=2"}) == "none");
 }
 
 TEST_CASE("a worker of one process, or with fewer GPUs than processes, sees what there is") {

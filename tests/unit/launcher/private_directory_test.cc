@@ -1,6 +1,7 @@
 #include "launcher/agent/private_directory.h"
 
 #include <doctest/doctest.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
@@ -58,6 +59,37 @@ TEST_CASE("a killed agent's directory is removed by the next agent, a living one
   REQUIRE(next.ok());
   CHECK(entries(base.path) == 2);
   CHECK(fs::exists(living->path()));
+}
+
+TEST_CASE("an agent ends those of its host that were launched before it, with whichever place in a group") {
+  using elastictrain::mate_of;
+  const TemporaryDirectory base;
+  elastictrain::protocol::AgentBootstrap bootstrap;
+  bootstrap.host = "b";
+  const auto agent = [&](elastictrain::AgentId id) {
+    const std::string path = base.path + "/elastictrain-agent-" + std::to_string(id.value);
+    fs::create_directory(path);
+    const pid_t child = ::fork();
+    if (child == 0) {
+      bootstrap.agent = id;
+      launcher::write_identity(path, bootstrap);
+      for (;;) ::pause();
+    }
+    while (!fs::exists(path + "/agent") || fs::file_size(path + "/agent") == 0) ::usleep(1000);
+    return child;
+  };
+  const pid_t older = agent(mate_of({3}, 1));
+  const pid_t newer = agent({5});
+  bootstrap.agent = {4};
+  CHECK(launcher::end_older_agents(base.path + "/own", bootstrap) == 1);
+  const auto end_signal = [](pid_t child) {
+    int status = 0;
+    ::kill(child, SIGTERM);
+    ::waitpid(child, &status, 0);
+    return WTERMSIG(status);
+  };
+  CHECK(end_signal(older) == SIGKILL);
+  CHECK(end_signal(newer) == SIGTERM);
 }
 
 TEST_CASE("neither links nor strangers' names are removed") {
