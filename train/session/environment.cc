@@ -124,6 +124,7 @@ Result<Environment> read_environment() {
   constexpr auto kAny = std::numeric_limits<std::uint64_t>::max();
   Environment environment;
   Numbers numbers;
+  environment.is_part = numbers.read("ELASTICTRAIN_REPLICA_HOST", 0, 0xffff) != 0;
   environment.socket_path = text("ELASTICTRAIN_SOCKET");
   environment.worker.value = static_cast<std::uint32_t>(numbers.read("ELASTICTRAIN_WORKER_ID", 0, 0xffff'ffff));
   environment.job_id = text("ELASTICTRAIN_JOB_ID");

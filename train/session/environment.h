@@ -20,6 +20,7 @@ namespace elastictrain::session {
 enum class Backend : std::uint8_t { kAuto, kCpu, kMpi, kNccl };
 
 struct Environment {
+  bool is_part = false;     // of a worker on several hosts, and not its process with the session
   std::string socket_path;  // empty: no launcher
   WorkerId worker;
   std::string job_id;

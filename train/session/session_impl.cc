@@ -28,6 +28,11 @@ Session::Impl::Impl() : exceptions_at_start_(std::uncaught_exceptions()) {
   }
   auto environment = session::read_environment();
   if (!environment) throw SessionError(environment.error().message);
+  if (environment->is_part) {
+    throw SessionError(
+        "this process is a part of a replica over several hosts, whose session is that of its first process; call "
+        "elastictrain.torch.replica() first");
+  }
   program_.environment = std::move(*environment);
   auto log = session::StepLog::open(program_.environment.step_log_directory, program_.environment.node);
   if (!log) throw SessionError(log.error().message);

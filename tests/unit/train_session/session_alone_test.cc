@@ -54,6 +54,13 @@ TEST_CASE("a program without a launcher trains alone through all epochs") {
   CHECK(session.last_step().loss == doctest::Approx(0.5));
 }
 
+TEST_CASE("a part of a replica over several hosts has no session") {
+  const std::string words = refusal({{"ELASTICTRAIN_REPLICA_HOST", "1"}});
+  CHECK(words.find("this process is a part of a replica over several hosts") != std::string::npos);
+  CHECK(words.find("call elastictrain.torch.replica() first") != std::string::npos);
+  CHECK(refusal({{"ELASTICTRAIN_REPLICA_HOST", "0"}}).empty());
+}
+
 TEST_CASE("max_steps ends data without an end") {
   Session session;
   session.set_data({.sample_count = 0, .batch = 4, .max_steps = 3});
