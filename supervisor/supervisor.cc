@@ -10,7 +10,6 @@
 #include <utility>
 
 #include "launcher/process/process_identity.h"
-#include "supervisor/agent_table.h"
 #include "supervisor/protocol/check.h"
 #include "supervisor/supervisor_impl.h"
 
@@ -131,7 +130,7 @@ Supervisor::Impl::Impl(asio::io_context& io, SupervisorOptions options, launcher
     : io_(io),
       options_(std::move(options)),
       membership_(core_settings(hosts), random_token),
-      agents_(io, agent_options(options_), launcher,
+      agents_(io, options_.hosts_per_replica, agent_options(options_), launcher,
               {[this](AgentId agent, const protocol::AgentHello& hello) { agent_connected(agent, hello); },
                [this](AgentId agent, const std::string& reason, core::LossEvidence evidence) {
                  agent_lost(agent, reason, evidence);
@@ -154,6 +153,7 @@ Supervisor::Impl::Impl(asio::io_context& io, SupervisorOptions options, launcher
             journal(core::record::HostPollFailed{why});
             tell(core::Tell::Level::kWarning, "cannot poll the host source: " + why + "; the known hosts are kept");
           }),
+      groups_(options_.hosts_per_replica),
       time_limit_(io),
       figures_timer_(io),
       rejections_timer_(io),
@@ -243,7 +243,7 @@ core::record::SupervisorStart Supervisor::Impl::start_record() const {
   about.run = options_.settings.run_name;
   about.version = ELASTICTRAIN_VERSION;
   about.pid = ::getpid();
-  about.port = agents_.port();
+  about.port = agents_.table().port();
   about.command = options_.program.argv;
   about.min_workers = options_.settings.min_workers;
   about.start_workers = options_.settings.start_workers;
@@ -294,13 +294,13 @@ void Supervisor::Impl::close_down() {
   policy_.close();
   timers_.clear();
   time_limit_.cancel();
-  agents_.stop_all(options_.settings.grace);
-  loop_until([this] { return hurry_ || !agents_.any_connected(); }, options_.settings.grace + kAgentsEnd);
-  agents_.forget_all();
-  loop_until([this] { return !agents_.any_process(); }, kProcessesEnd);
+  agents_.table().stop_all(options_.settings.grace);
+  loop_until([this] { return hurry_ || !agents_.table().any_connected(); }, options_.settings.grace + kAgentsEnd);
+  agents_.table().forget_all();
+  loop_until([this] { return !agents_.table().any_process(); }, kProcessesEnd);
   loop_until([this] { return hurry_ || !policy_.any_process(); }, milliseconds(options_.policy.outside.timeout_ms));
   cluster_.close();
-  if (agents_.any_process()) tell(core::Tell::Level::kWarning, "some launcher processes did not exit in time");
+  if (agents_.table().any_process()) tell(core::Tell::Level::kWarning, "some launcher processes did not exit in time");
   for (auto& [id, answer] : requests_) answer(R"({"ok":false,"text":"the run has ended"})");
   requests_.clear();
   control_->close();

@@ -47,12 +47,13 @@ struct SupervisorOptions {
   std::uint64_t worker_dead_ms = 3'000;
   std::uint64_t orphan_grace_ms = 60'000;
   std::uint64_t agent_connect_timeout_ms = 10'000;
-  std::uint64_t time_limit_ms = 0;  // 0: none
-  std::string interface;            // data plane; empty: by route
-  std::uint64_t per_replica = 1;    // processes of each worker, for `status`
-  std::string protection;           // of the traffic between hosts, for `status`
-  std::string gpu_protection;       // the same for the traffic of GPUs; said once a host has some
-  std::string notice_probe;         // shell command of every agent; status 0: its host goes away; empty: none
+  std::uint64_t time_limit_ms = 0;      // 0: none
+  std::string interface;                // data plane; empty: by route
+  std::uint64_t per_replica = 1;        // processes of each worker, for `status`
+  std::uint32_t hosts_per_replica = 1;  // on which each worker lies
+  std::string protection;               // of the traffic between hosts, for `status`
+  std::string gpu_protection;           // the same for the traffic of GPUs; said once a host has some
+  std::string notice_probe;             // shell command of every agent; status 0: its host goes away; empty: none
   std::uint64_t notice_probe_ms = 5'000;
   std::uint64_t keep_warm_ms = 0;  // for processes of workers that a shrink has let go; 0: they end
   std::uint64_t keep_warm_percent = 25;

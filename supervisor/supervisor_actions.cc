@@ -5,7 +5,6 @@
 #include <map>
 #include <utility>
 
-#include "supervisor/agent_table.h"
 #include "supervisor/control/control_request.h"
 #include "supervisor/protocol/codec.h"
 #include "supervisor/relay_frame.h"
@@ -61,6 +60,7 @@ void Supervisor::Impl::perform(core::LaunchAgent& action) {
     if (agents_.connection_of(older) == nullptr) workers_.remove_all_of(older);
   }
   agents_.launch(action.agent, action.host);
+  groups_.begun(action.host);
 }
 
 void Supervisor::Impl::perform(core::StopAgent& action) {
@@ -77,15 +77,19 @@ void Supervisor::Impl::perform(core::SpawnWorker& action) {
   around.run_name = options_.settings.run_name;
   around.generation = workers_.generation();
   around.node_count = nodes_;
-  around.master_address = master_address(agents_, first_agent_);
+  around.master_address = master_address(agents_.table(), first_agent_);
   around.master_port = master_port_;
   around.restarts = recoveries_.count() + recoveries_.plain_restarts();
   around.max_restarts = options_.settings.failures.max_crashes;
   around.omp_threads_chosen = std::getenv("OMP_NUM_THREADS") != nullptr;
   around.user_environment = options_.program.environment;
-  send_to_worker(action.worker, protocol::SpawnWorker{action.worker, action.slot, options_.program.argv,
-                                                      worker_environment(action, around),
-                                                      options_.program.working_directory, action.warm});
+  agents_.spawn(action.agent, {action.worker,
+                               action.slot,
+                               options_.program.argv,
+                               worker_environment(action, around),
+                               options_.program.working_directory,
+                               action.warm,
+                               {}});
 }
 
 void Supervisor::Impl::perform(core::StopWorker& action) {
@@ -180,6 +184,7 @@ void Supervisor::Impl::journal(const core::Record& record, bool sync) {
   }
   recoveries_.take(record, up_s());
   keep_last(record);
+  look_at_groups(record);
   look_at_checkpoints(record);
   const bool moves = record.is<core::record::GenerationComplete>() || record.is<core::record::HaltSettled>();
   if (moves) cluster_.changed();

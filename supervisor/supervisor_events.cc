@@ -182,9 +182,64 @@ void Supervisor::Impl::connection_rejected(const std::string& address, const std
 }
 
 void Supervisor::Impl::hosts_offered(const std::vector<launcher::Host>& hosts) {
+  if (options_.hosts_per_replica > 1) {
+    offered_ = hosts;
+    grouped_.clear();
+    return offer_hosts();
+  }
   core::HostsOffered offered;
   for (const launcher::Host& host : hosts) offered.hosts.push_back({host.name, host.slots});
   feed(std::move(offered));
+}
+
+// In groups. An empty list is news too: the run's time to start runs from then on.
+void Supervisor::Impl::offer_hosts() {
+  const auto offer = groups_.offer(*offered_, std::chrono::steady_clock::now());
+  tell_left_over(offer);
+  core::HostsOffered offered;
+  for (const launcher::Host& group : offer.groups) offered.hosts.push_back({group.name, group.slots});
+  if (!grouped_.empty() && grouped_ == offered.hosts) return;
+  grouped_ = offered.hosts;
+  feed(std::move(offered));
+}
+
+void Supervisor::Impl::tell_left_over(const HostGroups::Offer& offer) {
+  if (std::exchange(left_over_, offer.left_over) == offer.left_over || offer.left_over.empty()) return;
+  std::string names;
+  for (const std::string& host : offer.left_over) names += (names.empty() ? "" : ", ") + host;
+  const std::string size = "workers.hosts_per_replica = " + std::to_string(options_.hosts_per_replica);
+  const bool is_one = offer.left_over.size() == 1;
+  const std::string there = protocol::counted(offered_->size(), "host is", "hosts are");
+  const auto level = offer.groups.empty() ? core::Tell::Level::kWarning : core::Tell::Level::kInfo;
+  tell(level, offer.groups.empty() ? size + ", and " + there + " offered: " + names
+                                   : std::string(is_one ? "host " : "hosts ") + names + (is_one ? " is" : " are") +
+                                         " not used: " + size + ", and the others are in use");
+}
+
+// A host that was lost leaves its group if the others can be grouped without it.
+void Supervisor::Impl::look_at_groups(const core::Record& record) {
+  if (options_.hosts_per_replica == 1) return;
+  const auto now = std::chrono::steady_clock::now();
+  if (const auto* connected = record.as<core::record::AgentConnected>()) {
+    for (const std::string& host : hosts_of_group(connected->host)) groups_.works(host);
+  } else if (const auto* lost = record.as<core::record::AgentLost>()) {
+    for (const std::string& host : agents_.give_up(lost->agent)) groups_.failed(host, now);
+    groups_.ended(lost->host);
+  } else if (const auto* ended = record.as<core::record::AgentEnded>()) {
+    groups_.ended(ended->host);
+  } else {
+    return;
+  }
+  if (offered_ && !ended_) offer_hosts();
+}
+
+// A user names hosts as they are.
+void Supervisor::Impl::name_group(core::Event& request) const {
+  std::string* host = nullptr;
+  if (auto* replace = std::get_if<core::ReplaceHost>(&request)) host = &replace->host;
+  if (auto* drain = std::get_if<core::DrainHost>(&request)) host = &drain->host;
+  if (auto* undrain = std::get_if<core::UndrainHost>(&request)) host = &undrain->host;
+  if (host != nullptr && options_.hosts_per_replica > 1) *host = groups_.group_of(*host).value_or(*host);
 }
 
 void Supervisor::Impl::stop_now(core::StopCause cause) {
@@ -204,7 +259,8 @@ void Supervisor::Impl::forward_signal(int signal) {
   for (int listed : options_.forward_signals) {
     if (listed != signal) continue;
     for (const auto& [worker, entry] : workers_.entries()) {
-      send_to_worker(worker, protocol::SignalWorker{worker, signal});
+      const protocol::AgentDown order = protocol::SignalWorker{worker, signal};
+      agents_.send_to_all_hosts(entry.agent, protocol::encode_frame(order));
     }
     break;
   }
@@ -230,7 +286,9 @@ void Supervisor::Impl::request(const std::string& line, control::ControlServer::
     return answer(control::answer_line(false, "too many requests are pending; try again later"));
   }
   requests_.emplace(id, std::move(answer));
-  feed(std::get<core::Event>(std::move(*parsed)));
+  core::Event event = std::get<core::Event>(std::move(*parsed));
+  name_group(event);
+  feed(std::move(event));
 }
 
 // The board of the workers: it lives as long as the run, also through a supervisor that is lost.

@@ -16,7 +16,7 @@
 #include <string>
 #include <vector>
 
-#include "supervisor/agent_table.h"
+#include "supervisor/agent_groups.h"
 #include "supervisor/audit_file.h"
 #include "supervisor/board.h"
 #include "supervisor/cluster_adapter.h"
@@ -24,6 +24,7 @@
 #include "supervisor/core/membership.h"
 #include "supervisor/core/pure/failure_budget.h"
 #include "supervisor/core/pure/settings.h"
+#include "supervisor/host_groups.h"
 #include "supervisor/host_poller.h"
 #include "supervisor/journal.h"
 #include "supervisor/policy/runner.h"
@@ -45,13 +46,13 @@ class Supervisor::Impl {
 
   Status open();
   int run();
-  void launch_ended(const launcher::LaunchEnded& ended) { agents_.launch_ended(ended); }
+  void launch_ended(const launcher::LaunchEnded& ended) { agents_.table().launch_ended(ended); }
   void request_stop(core::StopCause cause) { feed(core::Stop{0, cause}); }
   void stop_now(core::StopCause cause = core::StopCause::kInterrupt);
   void kill_now();
   void forward_signal(int signal);
   RunFigures figures() const;
-  std::uint16_t listen_port() const { return agents_.port(); }
+  std::uint16_t listen_port() const { return agents_.table().port(); }
   bool suspended() const { return suspended_; }
   bool has_checkpoint() const { return checkpoints_.step().has_value(); }
   bool can_continue() const { return !program_finished_ && checkpoints_.step().has_value(); }
@@ -106,6 +107,10 @@ class Supervisor::Impl {
   void reject_connection(const std::string& address, const std::string& reason);
   void connection_rejected(const std::string& address, const std::string& reason, std::uint64_t times);
   void hosts_offered(const std::vector<launcher::Host>& hosts);
+  void offer_hosts();
+  void tell_left_over(const HostGroups::Offer& offer);
+  void look_at_groups(const core::Record& record);
+  void name_group(core::Event& request) const;
   void request(const std::string& line, control::ControlServer::Answer answer);
 
   // Out of the core.
@@ -144,7 +149,7 @@ class Supervisor::Impl {
   asio::io_context& io_;
   SupervisorOptions options_;
   core::Membership membership_;
-  AgentTable agents_;
+  AgentGroups agents_;
   WorkerTable workers_;
   Progress progress_;
   IdleTimes idle_times_;
@@ -155,6 +160,10 @@ class Supervisor::Impl {
   Timers timers_;
   Rejections rejections_;
   HostPoller hosts_;
+  HostGroups groups_;                                   // where a worker lies on several hosts
+  std::optional<std::vector<launcher::Host>> offered_;  // by the host source
+  std::vector<core::HostSlots> grouped_;                // of these, as the core knows them
+  std::vector<std::string> left_over_;                  // hosts, as the user was told
   std::optional<RunDirectory> directory_;
   std::optional<core::Resumed> resumed_;  // until the core has it
   double up_before_s_ = 0;                // under earlier supervisors

@@ -74,7 +74,7 @@ Status Supervisor::Impl::open_record() {
   const bool here = std::all_of(addresses.begin(), addresses.end(),
                                 [this](const std::string& address) { return is_of_this_machine(io_, address); });
   if (here) {
-    agents_.resume(record->key, record->port, addresses, record->advertise_addresses);
+    agents_.table().resume(record->key, record->port, addresses, record->advertise_addresses);
   } else {
     tell(core::Tell::Level::kWarning, "run " + name + " was supervised from another machine: its hosts cannot " +
                                           "reconnect to this one, and new agents are started");
@@ -86,7 +86,7 @@ Status Supervisor::Impl::open_record() {
 Status Supervisor::Impl::listen_for_agents() {
   const auto deadline = std::chrono::steady_clock::now() + options_.settings.resume_timeout;
   for (;;) {
-    Status opened = agents_.open();
+    Status opened = agents_.table().open();
     const bool again = options_.start == RunStart::kTakeOver && !opened.ok() &&
                        opened.error().code == ErrorCode::kUnavailable && std::chrono::steady_clock::now() < deadline;
     if (!again) return opened;
@@ -96,12 +96,13 @@ Status Supervisor::Impl::listen_for_agents() {
 
 // A run that cannot be taken over later still trains.
 void Supervisor::Impl::save_record(std::optional<RunRecord::End> end) {
-  const AgentTableOptions& agents = agents_.options();
+  const AgentTableOptions& agents = agents_.table().options();
   const bool is_over = end && end->exit_status == 0 && !end->can_continue && !options_.ended_config.empty();
   const std::string& config = is_over ? options_.ended_config : options_.recorded_config;
-  const Status saved = save_run_record(
-      directory_->path(), {options_.settings.run_name, ELASTICTRAIN_VERSION, agents.bootstrap.key, agents_.port(),
-                           agents.listen.addresses, agents.bootstrap.addresses, config, std::move(end)});
+  const Status saved =
+      save_run_record(directory_->path(),
+                      {options_.settings.run_name, ELASTICTRAIN_VERSION, agents.bootstrap.key, agents_.table().port(),
+                       agents.listen.addresses, agents.bootstrap.addresses, config, std::move(end)});
   if (saved.ok()) return;
   tell(core::Tell::Level::kWarning, saved.error().message + "; this run cannot be resumed");
 }
@@ -171,7 +172,9 @@ void Supervisor::Impl::go_on() {
   if (!resumed_) return;
   core::Resumed resumed = std::move(*std::exchange(resumed_, std::nullopt));
   for (const auto& agent : resumed.agents) {
-    if (!agent.drained) agents_.adopt(agent.agent, agent.host);
+    if (agent.drained) continue;
+    agents_.adopt(agent.agent, agent.host);
+    groups_.begun(agent.host);
   }
   workers_.restore(resumed);
   cluster_.take_over(resumed);
