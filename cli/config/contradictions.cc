@@ -43,6 +43,7 @@ class Finder {
 
   std::vector<Contradiction> find() {
     check_sizes();
+    check_replicas();
     check_what_to_run();
     check_alternatives(kHostKeys);
     check_expand();
@@ -85,6 +86,28 @@ class Finder {
     if (workers.start == 0) return;
     order("workers.min", "workers.start", true, "");
     if (workers.max != 0) order("workers.start", "workers.max", true, "");
+  }
+
+  // Hosts are used in groups, whose lists and slots are those of their hosts.
+  void check_replicas() {
+    const WorkersConfig& workers = config_.workers;
+    if (workers.hosts_per_replica == 1) return;
+    const std::string hosts = cite(loaded_, "workers.hosts_per_replica");
+    if (workers.per_replica % workers.hosts_per_replica != 0) {
+      add({"workers.hosts_per_replica", "workers.per_replica"},
+          hosts + " must divide " + cite(loaded_, "workers.per_replica") + ": each host has as many of the processes");
+    }
+    const auto refuse = [&](const char* key, const std::string& why) {
+      add({"workers.hosts_per_replica", key}, hosts + " and " + cite(loaded_, key) + " exclude each other: " + why);
+    };
+    if (!config_.cluster.empty()) refuse("cluster", "a cluster leases single slots");
+    if (config_.launcher.kind == LauncherKind::kMpi) refuse("launcher.kind", "MPI starts all processes at once");
+    if (config_.hosts.keep_warm_s != 0) refuse("hosts.keep_warm_s", "a process would stay warm on one host only");
+    if (!config_.hosts.expand.empty()) refuse("hosts.expand", "it asks for slots, not for groups of hosts");
+    if (config_.use_trainer) {
+      add({"workers.hosts_per_replica"},
+          hosts + " needs a PyTorch program that divides its model; [trainer] trains a whole one");
+    }
   }
 
   void check_what_to_run() {

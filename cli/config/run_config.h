@@ -34,7 +34,8 @@ struct WorkersConfig {
   std::uint64_t start = 0;  // 0: as many as there are slots, up to max
   std::uint64_t max = 0;    // 0: the larger of min and start
   std::uint64_t spares = 0;
-  std::uint64_t per_replica = 1;  // processes of a worker, which the program makes
+  std::uint64_t per_replica = 1;        // processes of a worker, which the program makes
+  std::uint64_t hosts_per_replica = 1;  // on which they lie
   BindChoice bind = BindChoice::kAuto;
   std::vector<std::string> preload = {"auto"};  // Python modules; "auto": torch with --torch; "none"
   std::uint64_t preload_timeout_ms = 60'000;

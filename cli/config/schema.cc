@@ -94,6 +94,9 @@ void add_job_keys(std::vector<KeySpec>& keys) {
            "processes of each worker, which hold one copy of the model together, as FSDP divides it; a slot is for all "
            "of them; passed to the program as ELASTICTRAIN_PER_REPLICA",
            "--per-replica", IntegerField{in<&C::workers, &WorkersConfig::per_replica>, 1, 1024}},
+          {"workers.hosts_per_replica", "hosts",
+           "hosts over which the processes of each worker are spread evenly; a slot of a worker is one on each of them",
+           "--hosts-per-replica", IntegerField{in<&C::workers, &WorkersConfig::hosts_per_replica>, 1, 64}},
           {"workers.bind", "",
            "processors of a worker: none: all that its agent may use; core: an even share of these; numa: one NUMA "
            "node, that of its GPU where it has one; auto: numa for the built-in trainer on GPUs, else none",

@@ -208,7 +208,7 @@ struct Job {
 Job job_of_plan(const RunPlan& plan) {
   const core::RunSettings& settings = plan.settings;
   Job job{settings.min_workers, settings.max_workers, settings.batch, core::base_batch(settings), {}};
-  for (const auto& host : plan.hosts) job.hosts.push_back({.name = host.name, .slots = host.slots});
+  for (const auto& host : plan.worker_hosts) job.hosts.push_back({.name = host.name, .slots = host.slots});
   return job;
 }
 

@@ -19,6 +19,7 @@
 #include "launcher/process/process_attributes.h"
 #include "supervisor/control/control_protocol.h"
 #include "supervisor/core/pure/message_text.h"
+#include "supervisor/host_groups.h"
 #include "supervisor/protocol/display_text.h"
 #include "supervisor/run_directory.h"
 
@@ -69,6 +70,7 @@ SupervisorOptions supervisor_options(const RunConfig& config, const RunPlan& pla
   options.time_limit_ms = config.timeouts.time_limit_s * 1000;
   options.interface = config.network.interface;
   options.per_replica = config.workers.per_replica;
+  options.hosts_per_replica = static_cast<std::uint32_t>(config.workers.hosts_per_replica);
   options.protection = describe_protection(config.network);
   if (!plan.all_local) options.gpu_protection = gpus_leave_in_clear(config.network);
   options.forward_signals = forwarded_signals(config.signals, plan.usr1_drains);
@@ -351,7 +353,9 @@ SupervisorOptions LiveRun::options() {
     if (hooks_ && opened_) hooks_->take(record);
     const auto* unneeded = record.as<core::record::HostUnneeded>();
     if (unneeded != nullptr && meeting_.rendezvous != nullptr && opened_) {
-      meeting_.rendezvous->let_go(unneeded->host, unneeded->reason);
+      for (const std::string& host : hosts_of_group(unneeded->host)) {
+        meeting_.rendezvous->let_go(host, unneeded->reason);
+      }
     }
   };
   return options;

@@ -43,9 +43,10 @@ struct Place {
 // Hosts are filled in order, slot by slot.
 std::vector<Place> place_workers(const RunPlan& plan) {
   std::vector<Place> places;
-  for (std::uint32_t node = 0; node < plan.hosts.size(); ++node) {
-    for (std::uint32_t slot = 0; slot < plan.hosts[node].slots; ++slot) {
-      if (places.size() < plan.settings.start_workers) places.push_back({plan.hosts[node].name, node, slot});
+  const std::vector<launcher::Host>& hosts = plan.worker_hosts;
+  for (std::uint32_t node = 0; node < hosts.size(); ++node) {
+    for (std::uint32_t slot = 0; slot < hosts[node].slots; ++slot) {
+      if (places.size() < plan.settings.start_workers) places.push_back({hosts[node].name, node, slot});
     }
   }
   return places;
@@ -78,7 +79,7 @@ std::string render_places(const std::vector<Place>& places) {
 std::string render_environment(const RunPlan& plan, const std::vector<Place>& places) {
   core::SpawnWorker first;
   first.worker.value = 1;
-  if (!places.empty()) first.slots = plan.hosts[places.front().node].slots;
+  if (!places.empty()) first.slots = plan.worker_hosts[places.front().node].slots;
   first.world_size = static_cast<std::uint32_t>(places.size());
   first.local_world_size = places.empty() ? 1 : workers_on(places, places.front().node);
   WorkerSurroundings around;

@@ -19,6 +19,7 @@
 #include "launcher/hostfile.h"
 #include "launcher/input_file.h"
 #include "supervisor/core/pure/message_text.h"
+#include "supervisor/host_groups.h"
 #include "supervisor/policy/observer.h"
 #include "supervisor/protocol/remote_place.h"
 
@@ -286,6 +287,10 @@ void add_library_settings(const RunConfig& config, std::vector<std::string>& env
   };
   if (config.audit.every_steps > 0) add("ELASTICTRAIN_AUDIT_EVERY", std::to_string(config.audit.every_steps));
   if (config.workers.per_replica > 1) add("ELASTICTRAIN_PER_REPLICA", std::to_string(config.workers.per_replica));
+  if (config.workers.hosts_per_replica > 1) {
+    add("ELASTICTRAIN_REPLICA_HOSTS", std::to_string(config.workers.hosts_per_replica));
+    add("ELASTICTRAIN_REPLICA_TIMEOUT_MS", std::to_string(config.timeouts.ready_ms));
+  }
   if (config.network.transport == TransportChoice::kTcp) add("ELASTICTRAIN_TRANSPORT", "tcp");
   add("ELASTICTRAIN_ENCRYPTION", std::string(protocol::name_of(config.network.encryption)));
   if (config.network.backend != BackendChoice::kAuto) {
@@ -339,6 +344,20 @@ bool uses_batch_tool(const RunConfig& config, const RunPlan& plan) {
   if (config.launcher.kind == LauncherKind::kBatch) return true;
   const std::string tool = launcher::start_tool_of(plan.allocation->scheduler);
   return config.launcher.kind == LauncherKind::kAuto && !tool.empty() && launcher::is_in_path(tool);
+}
+
+// As the hosts of workers, which may take several each.
+Result<std::vector<launcher::Host>> hosts_of_workers(const RunConfig& config, const RunPlan& plan) {
+  const std::uint64_t size = config.workers.hosts_per_replica;
+  if (size == 1) return plan.hosts;
+  auto groups = HostGroups(narrow(size)).offer(plan.hosts, {}).groups;
+  const bool all_known = config.hosts.discover.empty() && config.hosts.endpoint.empty();
+  if (groups.empty() && all_known) {
+    return Error{ErrorCode::kInvalid, "workers.hosts_per_replica = " + std::to_string(size) + " and " +
+                                          core::counted(plan.hosts.size(), "host") +
+                                          ": a worker needs as many hosts; name them with -H hostA,hostB"};
+  }
+  return groups;
 }
 
 std::string describe_allocation(const RunConfig& config, const RunPlan& plan) {
@@ -430,7 +449,10 @@ Result<RunPlan> make_plan(const RunConfig& config, const PlanInputs& inputs) {
   const bool hosts_are_default =
       !config.cluster.empty() || (!names_hosts(config.hosts) && !plan.allocation && config.hosts.slots == 0);
   const bool sizes_given = hosts_are_default || workers.max != 0 || workers.start != 0;
-  Sizes sizes = settle_sizes(workers, count_slots(plan.hosts), sizes_given);
+  auto worker_hosts = hosts_of_workers(config, plan);
+  if (!worker_hosts.ok()) return worker_hosts.error();
+  plan.worker_hosts = std::move(*worker_hosts);
+  Sizes sizes = settle_sizes(workers, count_slots(plan.worker_hosts), sizes_given);
   const bool meets = !config.hosts.endpoint.empty();
   if (meets && workers.start == 0) sizes.start = sizes.max;
   plan.settings = make_settings(config, sizes, config.name.empty() ? inputs.default_name : config.name);

@@ -28,6 +28,7 @@ struct RunPlan {
   policy::RunnerSettings policy;
   WorkerProgram program;
   std::vector<launcher::Host> hosts;               // known before the start; empty with hosts.discover
+  std::vector<launcher::Host> worker_hosts;        // `hosts`, in groups where each worker lies on several
   std::vector<launcher::Host> mpi_hosts;           // with an MPI pool: its machines; `hosts` are then its ranks
   std::optional<launcher::MpiTool> mpi_tool;       // with launcher.kind = "mpi"
   bool all_local = true;                           // no host is on another machine

@@ -108,20 +108,43 @@ class Line {
     if (!workers) return workers.error();
     const auto size = number_of(options_.per_replica);
     if (!size || *size == 0) return wrong("--per-replica: '" + options_.per_replica + "' is no number of processes");
-    if (*workers % *size != 0) {
-      return wrong("--nproc-per-node: " + std::to_string(*workers) +
-                   " processes of a host are no whole number of replicas of " + std::to_string(*size) +
-                   " (--per-replica)");
-    }
     several_hosts_ = nodes->max > 1;
-    per_node_ = *workers / *size;
-    const std::string min = std::to_string(nodes->min * per_node_);
-    const std::string max = std::to_string(nodes->max * per_node_);
+    const auto counts = *size > *workers ? over_hosts(*nodes, *workers, *size) : on_hosts(*nodes, *workers, *size);
+    if (!counts) return counts.error();
+    const std::string min = std::to_string(counts->min);
+    const std::string max = std::to_string(counts->max);
     add("-n", min == max ? min : min + ":" + max);
     if (meets()) add("--start", max);
     if (several_hosts_ || around_.names_hosts) add("--nproc-per-node", std::to_string(per_node_));
     if (*size > 1) add("--per-replica", std::to_string(*size));
+    if (*size > *workers) add("--hosts-per-replica", std::to_string(*size / *workers));
     return {};
+  }
+
+  // Of workers that lie on one host each.
+  Result<Nodes> on_hosts(const Nodes& nodes, std::uint32_t processes, std::uint32_t size) {
+    if (processes % size != 0) {
+      return wrong("--nproc-per-node: " + std::to_string(processes) +
+                   " processes of a host are no whole number of replicas of " + std::to_string(size) +
+                   " (--per-replica)");
+    }
+    per_node_ = processes / size;
+    return Nodes{nodes.min * per_node_, nodes.max * per_node_};
+  }
+
+  // Of workers that take several hosts each.
+  Result<Nodes> over_hosts(const Nodes& nodes, std::uint32_t processes, std::uint32_t size) {
+    if (size % processes != 0) {
+      return wrong("--per-replica: a replica of " + std::to_string(size) + " is no whole number of hosts of " +
+                   std::to_string(processes) + " processes (--nproc-per-node)");
+    }
+    per_node_ = 1;
+    const std::uint32_t hosts = size / processes;
+    const Nodes counts{(nodes.min + hosts - 1) / hosts, nodes.max / hosts};
+    const bool leaves_some = nodes.min == nodes.max && nodes.max % hosts != 0;
+    if (counts.min <= counts.max && !leaves_some) return counts;
+    return wrong("--nnodes: " + options_.nnodes + " hosts are no whole number of replicas over " +
+                 std::to_string(hosts) + " hosts (--per-replica " + std::to_string(size) + ")");
   }
 
   Status add_place() {

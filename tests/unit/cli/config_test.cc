@@ -210,6 +210,19 @@ TEST_CASE("sizes that contradict each other are refused") {
                  "batch.max_global = 8"));
 }
 
+TEST_CASE("replicas over several hosts are refused with what cannot have them") {
+  const std::string head = "command = [\"./t\"]\n[workers]\nper_replica = 4\nhosts_per_replica = ";
+  CHECK(good(from_text(head + "2\n")).config.workers.hosts_per_replica == 2);
+  CHECK(contains(bad(from_text(head + "3\n")), "workers.hosts_per_replica = 3"));
+  CHECK(contains(bad(from_text(head + "3\n")), "must divide workers.per_replica = 4"));
+  CHECK(contains(bad(from_text("command = [\"./t\"]\n[workers]\nhosts_per_replica = 2\n")), "must divide"));
+  for (const char* other :
+       {"[hosts]\nkeep_warm_s = 5\n", "[hosts]\nexpand = \"more\"\n", "[launcher]\nkind = \"mpi\"\n"}) {
+    CHECK(contains(bad(from_text(head + "2\n" + other)), "exclude each other"));
+  }
+  CHECK(contains(bad(from_text("cluster = \"main\"\n" + head + "2\n")), "a cluster leases single slots"));
+}
+
 TEST_CASE("a budget of failures is a number or unlimited, when read and when printed") {
   const KeySpec& key = *find_key("failures.max_crashes");
   RunConfig config;

@@ -320,6 +320,24 @@ TEST_CASE("workers get what is passed on, what is set, and what their library re
   CHECK(!has(environment, "HOME=/root"));
 }
 
+TEST_CASE("where each worker lies on several hosts, the slots are those of groups of hosts") {
+  RunConfig config = program();
+  config.workers.per_replica = 4;
+  config.workers.hosts_per_replica = 2;
+  config.timeouts.ready_ms = 7000;
+  config.hosts.list = {"a:2", "b:3", "c", "d", "e"};
+  const RunPlan plan = plan_of(config);
+  CHECK(plan.settings.start_workers == 3);
+  CHECK(plan.hosts.size() == 5);
+  CHECK(plan.worker_hosts == std::vector<launcher::Host>{{"a+b", 2}, {"c+d", 1}});
+  CHECK(has(plan.program.environment, "ELASTICTRAIN_REPLICA_HOSTS=2"));
+  CHECK(has(plan.program.environment, "ELASTICTRAIN_REPLICA_TIMEOUT_MS=7000"));
+  config.hosts.list = {"a:2"};
+  const auto refused = make_plan(config, {});
+  REQUIRE_FALSE(refused.ok());
+  CHECK(refused.error().message.find("workers.hosts_per_replica = 2 and 1 host:") != std::string::npos);
+}
+
 TEST_CASE("a file of variables or hosts that is not there is named") {
   RunConfig config = program();
   config.environment.file = "/no/such/file";

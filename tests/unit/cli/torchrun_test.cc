@@ -83,6 +83,18 @@ TEST_CASE("processes of a host make whole replicas, which are the run's workers"
   options.passed_on = {"--hosts", "a,b,c"};
   CHECK(arguments_of(options, around) ==
         Words{"-n", "4:12", "--nproc-per-node", "4", "--per-replica", "2", "--max-restarts", "0", "--hosts", "a,b,c"});
+  options.per_replica = "16";
+  options.nnodes = "4";
+  CHECK(arguments_of(options, around) == Words{"-n", "2", "--nproc-per-node", "1", "--per-replica", "16",
+                                               "--hosts-per-replica", "2", "--max-restarts", "0", "--hosts", "a,b,c"});
+  options.nnodes = "3:7";
+  CHECK(value_of(arguments_of(options, around), "-n") == "2:3");
+  options.nnodes = "3";
+  CHECK(contains(refusal_of(options, around), "3 hosts are no whole number of replicas over 2 hosts"));
+  options.nnodes = "1";
+  CHECK(contains(refusal_of(options, around), "1 hosts are no whole number of replicas over 2 hosts"));
+  options.per_replica = "12";
+  CHECK(contains(refusal_of(options, around), "a replica of 12 is no whole number of hosts of 8 processes"));
   options.per_replica = "3";
   CHECK(contains(refusal_of(options, around), "8 processes of a host are no whole number of replicas of 3"));
   for (const auto* bad : {"0", "-1", "two", ""}) {
