@@ -13,8 +13,8 @@ void NarrowGradients::make_room(Bucket& bucket) {
   if (bucket.narrow != nullptr) bucket.data = wide_.of_bucket(bucket.index, bucket.count).data();
 }
 
-void NarrowGradients::widen(const OpenStep& step, Bucket& bucket) {
-  if (bucket.narrow == nullptr || bucket.copied || !step.has_samples()) return;
+void NarrowGradients::widen(bool has_samples, Bucket& bucket) {
+  if (bucket.narrow == nullptr || bucket.copied || !has_samples) return;
   const auto* const from = static_cast<const std::uint16_t*>(bucket.narrow);
   widen_floats(bucket.element == comm::Element::kFloat16, from, bucket.data, bucket.count);
   bucket.is_widened = true;
@@ -26,41 +26,38 @@ void NarrowGradients::round(const Bucket& bucket) {
   round_floats(bucket.element == comm::Element::kFloat16, bucket.data, into, bucket.count);
 }
 
-// On the training thread, or on the reducer's after prepare_memory(), which leaves nothing to do here.
-void HostGradients::reserve_copy(Bucket& bucket) {
-  copies_.make_room(bucket.copy, bucket.index, bucket.count);
-}
-
-void HostGradients::prepare_memory(const OpenStep& step, Bucket& bucket) {
-  if (step.averages) return;
-  if (keeps_inputs()) reserve_copy(bucket);
-  if (step.has_samples()) return;
-  std::fill_n(bucket.data, bucket.count, 0.0F);
-  bucket.is_zero = true;
-}
-
-// This worker's input to the sum: its gradient as it was before a failed reduction.
-void HostGradients::prepare_input(const OpenStep& step, Bucket& bucket, comm::ReduceOptions& options) {
+void HostInputs::prepare(const Input& input, Bucket& bucket, comm::ReduceOptions& options) {
   // A joiner's buffer may hold any value, including NaN, which a weight of zero would not remove.
-  if (!step.has_samples()) {
+  if (!input.has_samples) {
     if (!std::exchange(bucket.is_zero, false)) std::fill_n(bucket.data, bucket.count, 0.0F);
     return;
   }
   if (bucket.copied) {
     std::ranges::copy(bucket.copy, bucket.data);
-  } else if (keeps_inputs()) {
-    reserve_copy(bucket);  // a repeated step may have been opened alone, without copies
+  } else if (input.keeps) {
+    make_room(bucket);  // a repeated step may have been opened alone, without copies
     options.keep = bucket.copy;
     bucket.copied = true;
   }
-  options.scale = step.division.my_weight();
+  options.scale = input.scale;
+}
+
+void HostInputs::keep(Bucket& bucket) {
+  make_room(bucket);
+  std::ranges::copy(std::span(bucket.data, bucket.count), bucket.copy.begin());
+  bucket.copied = true;
+}
+
+void HostGradients::prepare_memory(const OpenStep& step, Bucket& bucket) {
+  if (step.averages) return;
+  if (keeps_inputs()) inputs_.make_room(bucket);
+  if (step.has_samples()) return;
+  std::fill_n(bucket.data, bucket.count, 0.0F);
+  bucket.is_zero = true;
 }
 
 void HostGradients::keep_input(Bucket& bucket) {
-  if (!may_repeat_) return;
-  reserve_copy(bucket);
-  std::ranges::copy(std::span(bucket.data, bucket.count), bucket.copy.begin());
-  bucket.copied = true;
+  if (may_repeat_) inputs_.keep(bucket);
 }
 
 Status HostGradients::reduce(OpenStep& step, Bucket& bucket) {
@@ -69,7 +66,9 @@ Status HostGradients::reduce(OpenStep& step, Bucket& bucket) {
 
 Status HostGradients::sum(OpenStep& step, Bucket& bucket) {
   comm::ReduceOptions options{.want_norms = step.wants_norm, .element = bucket.element};
-  prepare_input(step, bucket, options);
+  HostInputs::Input input{.has_samples = step.has_samples(), .keeps = keeps_inputs()};
+  if (input.has_samples) input.scale = step.division.my_weight();
+  inputs_.prepare(input, bucket, options);
   if (!std::exchange(step.lane_sent, true)) options.lane = lane_.fill();
   if (step.wants_variance) square_into(bucket);
   comm::ReduceStats stats;

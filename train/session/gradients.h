@@ -28,12 +28,34 @@ class NarrowGradients {
   // Nothing happens to buckets in single precision.
   void make_room(Bucket& bucket);
   // Before a sum, unless its input was kept or is nothing.
-  static void widen(const OpenStep& step, Bucket& bucket);
+  static void widen(bool has_samples, Bucket& bucket);
   // After it: every value is rounded once.
   static void round(const Bucket& bucket);
 
  private:
   InputCopies wide_;
+};
+
+// What one rank puts into a sum in host memory, and its copy for a repetition. Ownership: the copies are another's.
+// Thread: one at a time; prepare() allocates nothing after make_room(). Failure: std::bad_alloc.
+
+class HostInputs {
+ public:
+  struct Input {
+    bool has_samples = false;
+    bool keeps = false;  // the sum may be repeated
+    float scale = 1;     // with samples
+  };
+
+  explicit HostInputs(InputCopies& copies) : copies_(copies) {}
+
+  void make_room(Bucket& bucket) { copies_.make_room(bucket.copy, bucket.index, bucket.count); }
+  // The gradient as it was before a failed sum of this step, or nothing, or what is there now.
+  void prepare(const Input& input, Bucket& bucket, comm::ReduceOptions& options);
+  void keep(Bucket& bucket);
+
+ private:
+  InputCopies& copies_;
 };
 
 // Gradients in host memory: this worker's input to each sum, its copy for a repetition, and the gradient
@@ -45,7 +67,7 @@ class HostGradients {
   // `may_repeat`: a failed sum may be repeated, which needs copies of its inputs.
   HostGradients(bool may_repeat, InputCopies& copies, const Assignment& assignment, const CollectiveGate& gate,
                 StepLane& lane)
-      : may_repeat_(may_repeat), copies_(copies), assignment_(assignment), gate_(gate), lane_(lane) {}
+      : may_repeat_(may_repeat), inputs_(copies), assignment_(assignment), gate_(gate), lane_(lane) {}
 
   bool may_repeat() const { return may_repeat_; }
   bool keeps_inputs() const { return may_repeat_ && assignment_.world_size() > 1; }
@@ -59,13 +81,11 @@ class HostGradients {
 
  private:
   Status sum(OpenStep& step, Bucket& bucket);
-  void reserve_copy(Bucket& bucket);
-  void prepare_input(const OpenStep& step, Bucket& bucket, comm::ReduceOptions& options);
   void square_into(const Bucket& bucket);
   Status add_variance(OpenStep& step, const Bucket& bucket, float scale);
 
   const bool may_repeat_;
-  InputCopies& copies_;
+  HostInputs inputs_;
   const Assignment& assignment_;
   const CollectiveGate& gate_;
   StepLane& lane_;

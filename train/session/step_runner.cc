@@ -34,7 +34,7 @@ Status BucketReducer::reduce(OpenStep& step, Bucket& bucket) {
 Status BucketReducer::keep_input(const OpenStep& step, Bucket& bucket) {
   if (step.averages || !step.has_samples() || bucket.copied || !is_summed_again(step, bucket)) return {};
   if (bucket.on_device) return parts_.device.keep_input(bucket);
-  NarrowGradients::widen(step, bucket);
+  NarrowGradients::widen(step.has_samples(), bucket);
   parts_.host.keep_input(bucket);
   return {};
 }
@@ -48,7 +48,7 @@ Status BucketReducer::send_lane(OpenStep& step) {
 
 Status BucketReducer::reduce_host_gradient(OpenStep& step, Bucket& bucket) {
   const bool is_first = !step.lane_sent && !step.is_local;
-  NarrowGradients::widen(step, bucket);
+  NarrowGradients::widen(step.has_samples(), bucket);
   Status status = step.averages ? parts_.averaging.take_local_gradient(step, bucket) : parts_.host.reduce(step, bucket);
   if (status) NarrowGradients::round(bucket);
   return status && is_first ? after_first_sum(step) : status;
