@@ -1,12 +1,9 @@
-// The C API over Session: exceptions become statuses with a message; structs are copied by the size that the caller
-// knows.
+// The C API over Session.
 #include <algorithm>
 #include <chrono>
 #include <cstddef>
 #include <cstdio>
 #include <cstring>
-#include <exception>
-#include <new>
 #include <span>
 #include <string>
 #include <utility>
@@ -14,77 +11,22 @@
 
 #include "elastictrain/elastictrain.h"
 #include "elastictrain/session.hpp"
+#include "train/c_api/guard.h"
 #include "train/c_api/memory_access.h"
-
-struct et_session {
-  elastictrain::Session session;
-  int callbacks = 0;  // of this session that run now
-};
 
 namespace {
 
 using elastictrain::Session;
-
-thread_local std::string last_error;
-
-et_status complain(et_status status, const char* text) noexcept {
-  try {
-    last_error = text;
-  } catch (const std::bad_alloc&) {
-    last_error.clear();
-  }
-  return status;
-}
-
-template <class Function>
-et_status guarded(Function function) noexcept {
-  try {
-    function();
-    return ET_OK;
-  } catch (const elastictrain::SessionInterrupted& error) {
-    return complain(ET_ERROR_INTERRUPTED, error.what());
-  } catch (const elastictrain::SessionError& error) {
-    return complain(ET_ERROR_SESSION, error.what());
-  } catch (const std::exception& error) {
-    return complain(ET_ERROR_INTERNAL, error.what());
-  } catch (...) {
-    return complain(ET_ERROR_INTERNAL, "a callback threw an exception that is not a std::exception");
-  }
-}
-
-et_status null_argument() noexcept {
-  return complain(ET_ERROR_INVALID, "a required pointer is NULL");
-}
-
-// Reads the caller's struct, with defaults for fields that an older caller does not know. A newer caller is accepted if
-// the fields that this library does not know are zero.
-template <class Struct>
-bool read_struct(const Struct* from, Struct& into) noexcept {
-  const std::size_t size = from->size;
-  if (size < sizeof(std::size_t)) return false;
-  const auto* bytes = reinterpret_cast<const unsigned char*>(from);
-  if (size > sizeof(Struct)) {
-    const bool zero = std::all_of(bytes + sizeof(Struct), bytes + size, [](unsigned char byte) { return byte == 0; });
-    if (!zero) return false;
-  }
-  std::memcpy(&into, from, std::min(size, sizeof(Struct)));
-  return true;
-}
-
-// Never writes beyond the caller's struct.
-template <class Struct>
-bool write_struct(Struct from, Struct* into) noexcept {
-  from.size = into->size;
-  if (from.size < sizeof(std::size_t)) return false;
-  std::memcpy(into, &from, std::min(from.size, sizeof(Struct)));
-  return true;
-}
-
-et_status unknown_struct() noexcept {
-  return complain(ET_ERROR_INVALID,
-                  "a struct's size is not set, or it uses fields that this library does not know; "
-                  "start from the _INIT macro, or install a newer library");
-}
+using elastictrain::c_api::Calling;
+using elastictrain::c_api::complain;
+using elastictrain::c_api::guarded;
+using elastictrain::c_api::last_error;
+using elastictrain::c_api::null_argument;
+using elastictrain::c_api::read_struct;
+using elastictrain::c_api::to_cpp;
+using elastictrain::c_api::unknown_struct;
+using elastictrain::c_api::wait_of;
+using elastictrain::c_api::write_struct;
 
 et_batch to_c(const elastictrain::Batch& batch) {
   et_batch out = ET_BATCH_INIT;
@@ -97,13 +39,9 @@ et_batch to_c(const elastictrain::Batch& batch) {
   return out;
 }
 
-elastictrain::DataType to_cpp(et_type type) {
-  return static_cast<elastictrain::DataType>(type);
-}
 elastictrain::Operation to_cpp(et_operation operation) {
   return static_cast<elastictrain::Operation>(operation);
 }
-static_assert(static_cast<int>(elastictrain::DataType::kBool) == ET_BOOL);
 static_assert(static_cast<int>(elastictrain::Operation::kProduct) == ET_PRODUCT);
 
 bool is_known(et_type type, et_operation operation) {
@@ -117,23 +55,6 @@ et_status unknown_reduction() noexcept {
 et_step_report to_c(const elastictrain::StepReport& report) {
   return {sizeof(et_step_report), report.loss, report.samples, report.gradient_norm, report.slowest_compute_us};
 }
-
-std::chrono::milliseconds wait_of(std::uint64_t wait_ms) {
-  constexpr std::uint64_t kMost = 1'000'000'000;  // beyond it a deadline would overflow
-  return std::chrono::milliseconds(std::min(wait_ms, kMost));
-}
-
-// While one exists the session stands: what called the callback goes on in it.
-class Calling {
- public:
-  explicit Calling(et_session* session) : session_(session) { ++session_->callbacks; }
-  ~Calling() { --session_->callbacks; }
-  Calling(const Calling&) = delete;
-  Calling& operator=(const Calling&) = delete;
-
- private:
-  et_session* const session_;
-};
 
 void call_back(et_change_callback callback, void* user_data, const elastictrain::Change& change) {
   const et_change out = {sizeof(et_change),    change.generation,          change.rank,
