@@ -44,7 +44,7 @@ ARROWS = {
     "launcher/mpi": ["launcher", "supervisor/protocol"],
     "launcher/rendezvous": ["launcher", "supervisor/protocol", "supervisor/transport"],
     "launcher/agent": ["launcher", "supervisor/protocol", "supervisor/transport"],
-    "train/include": [],
+    "train/include": ["elastictrain"],
     "train/comm": ["supervisor/protocol", "train/peers/shapes"],
     "train/comm/mpi": ["supervisor/protocol", "train/comm"],
     "train/comm/nccl": ["supervisor/protocol", "train/comm", "train/device"],

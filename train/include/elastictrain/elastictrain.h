@@ -386,6 +386,47 @@ ET_API et_status et_board_get(et_session* session, const char* key, uint64_t wai
                               int* found);
 ET_API et_status et_finish(et_session* session);
 
+/* Sums of the other processes of a worker, as plane.hpp says. ET_ERROR_INTERRUPTED: the plane of a later generation
+ * makes again what has ended. Thread: one at a time; et_plane_abort() any, until et_plane_close(). */
+#define ET_PLANE_ENDPOINT_BYTES 512
+typedef struct et_plane et_plane;
+typedef struct et_plane_world {
+  size_t size;
+  uint64_t generation;
+  uint8_t token[16];
+  uint32_t encryption;
+  uint32_t index; /* of this process in its worker */
+  uint32_t rank;
+  uint32_t world_size;
+  const void* endpoints; /* of all ranks, ET_PLANE_ENDPOINT_BYTES each */
+  uint64_t time_limit_ms;
+} et_plane_world;
+#define ET_PLANE_WORLD_INIT \
+  { sizeof(et_plane_world), 0, {0}, 0, 0, 0, 0, NULL, 30000 }
+typedef struct et_plane_sum {
+  size_t size;
+  void* data;
+  size_t count;
+  uint64_t step;
+  et_type type; /* ET_FLOAT32, ET_FLOAT16 or ET_BFLOAT16 */
+  uint32_t bucket;
+  float scale;
+  uint32_t has_input; /* this and the following: 0 or 1 */
+  uint32_t keeps;
+  uint32_t is_kept;
+  uint32_t wants_norms;
+  double local_square_sum; /* these two, out: where norms are wanted */
+  double reduced_square_sum;
+} et_plane_sum;
+#define ET_PLANE_SUM_INIT \
+  { sizeof(et_plane_sum), NULL, 0, 0, ET_FLOAT32, 0, 1, 1, 0, 0, 0, 0, 0 }
+ET_API et_status et_plane_open(et_plane** plane);
+ET_API void et_plane_close(et_plane* plane);                               /* NULL is allowed */
+ET_API et_status et_plane_endpoint(const et_plane* plane, void* endpoint); /* ET_PLANE_ENDPOINT_BYTES */
+ET_API et_status et_plane_build(et_plane* plane, const et_plane_world* world);
+ET_API et_status et_plane_all_reduce(et_plane* plane, et_plane_sum* sum);
+ET_API et_status et_plane_abort(et_plane* plane, uint64_t generation);
+
 /* For a null session these return 0, a factor of 1, ET_OUTCOME_STOPPED or ET_SYNCHRONIZATION_GRADIENTS. */
 ET_API uint32_t et_rank(const et_session* session);
 ET_API uint32_t et_world_size(const et_session* session);
