@@ -418,6 +418,86 @@ static void reports_misuse_as_statuses(void) {
   et_session_destroy(NULL);
 }
 
+typedef struct elsewhere {
+  et_plane* plane;
+  et_plane_sum sum;
+  int starts, finishes;
+} elsewhere;
+
+static int starts_elsewhere(const et_sum_elsewhere* sum, char* problem, size_t room, void* user_data) {
+  elsewhere* own = user_data;
+  unsigned char endpoint[ET_PLANE_ENDPOINT_BYTES], all[ET_PLANE_ENDPOINT_BYTES];
+  et_plane_world world = ET_PLANE_WORLD_INIT;
+  (void)problem, (void)room;
+  ++own->starts;
+  CHECK(sum->size == sizeof *sum && sum->world_size == 1 && sum->wants_norms == 1 && sum->has_input == 1);
+  CHECK(sum->bucket == 0 && sum->rank == 0 && sum->scale == 1 && sum->keeps == 0 && sum->is_kept == 0);
+  CHECK(et_exchange_is_broken(sum->exchange) == 0 && et_exchange_is_broken(NULL) == 1);
+  CHECK(et_plane_endpoint(own->plane, endpoint) == ET_OK && et_plane_endpoint(own->plane, NULL) == ET_ERROR_INVALID);
+  CHECK(et_exchange_all_gather(sum->exchange, endpoint, sizeof endpoint, all) == ET_OK);
+  CHECK(memcmp(endpoint, all, sizeof all) == 0);
+  CHECK(et_exchange_all_gather(sum->exchange, NULL, sizeof endpoint, all) == ET_ERROR_INVALID);
+  world.generation = sum->generation;
+  memcpy(world.token, sum->token, sizeof world.token);
+  world.encryption = sum->encryption;
+  world.world_size = sum->world_size;
+  CHECK(et_plane_build(own->plane, &world) == ET_ERROR_INVALID);
+  world.endpoints = all;
+  CHECK(et_plane_build(own->plane, &world) == ET_OK);
+  own->sum.step = sum->step;
+  own->sum.scale = sum->scale;
+  own->sum.wants_norms = sum->wants_norms;
+  return 0;
+}
+
+static int ends_elsewhere(et_sums_elsewhere* sums, char* problem, size_t room, void* user_data) {
+  elsewhere* own = user_data;
+  char none;
+  ++own->finishes;
+  CHECK(sums->size == sizeof *sums && !sums->failed && et_exchange_is_broken(sums->exchange) == 0);
+  CHECK(et_exchange_all_gather(sums->exchange, &none, 1, &none) == ET_ERROR_INVALID);
+  CHECK(et_plane_all_reduce(own->plane, &own->sum) == ET_OK);
+  sums->local_square_sum = own->sum.local_square_sum;
+  sums->reduced_square_sum = own->sum.reduced_square_sum;
+  if (own->finishes == 1) return 0;
+  snprintf(problem, room, "the second time is one too many");
+  return 1;
+}
+
+/* Alone in the steps that measure norms: the first one and the 17th. */
+static void sums_elsewhere(void) {
+  et_session* session = NULL;
+  et_batch batch = ET_BATCH_INIT;
+  et_step_report report = ET_STEP_REPORT_INIT;
+  elsewhere own = {NULL, ET_PLANE_SUM_INIT, 0, 0};
+  float values[2] = {3, 4};
+  int go = 0, step;
+  CHECK(et_plane_open(NULL) == ET_ERROR_INVALID && et_plane_open(&own.plane) == ET_OK);
+  own.sum.data = values;
+  own.sum.count = 2;
+  CHECK(et_plane_all_reduce(own.plane, &own.sum) == ET_ERROR_SESSION);
+  CHECK(et_session_create(&session) == ET_OK && et_start(session, &go) == ET_OK);
+  for (step = 1; step <= 17; ++step) {
+    CHECK(et_next_batch(session, &batch, &go) == ET_OK && go);
+    CHECK(et_all_reduce_elsewhere_async(session, starts_elsewhere, NULL, &own) == ET_ERROR_INVALID);
+    CHECK(et_all_reduce_elsewhere_async(session, starts_elsewhere, ends_elsewhere, &own) == ET_OK);
+    CHECK(et_wait_all_reduce(session) == (step == 17 ? ET_ERROR_SESSION : ET_OK));
+    if (step == 17) break;
+    CHECK(et_commit_step(session, NULL) == ET_OK);
+    CHECK(own.starts == 1 && own.finishes == 1 && values[0] == 3 && values[1] == 4);
+  }
+  CHECK(strstr(et_last_error(), "one too many") != NULL);
+  CHECK(own.starts == 2 && own.finishes == 2);
+  CHECK(et_last_step(session, &report) == ET_OK && report.gradient_norm == 5);
+  CHECK(et_plane_abort(NULL, 0) == ET_ERROR_INVALID && et_plane_abort(own.plane, 0) == ET_OK);
+  CHECK(et_plane_all_reduce(own.plane, &own.sum) == ET_ERROR_INTERRUPTED);
+  own.sum.size = 0;
+  CHECK(et_plane_all_reduce(own.plane, &own.sum) == ET_ERROR_INVALID);
+  et_session_destroy(session);
+  et_plane_close(own.plane);
+  et_plane_close(NULL);
+}
+
 static void helps_a_worker(void) {
   et_ignore_notices(1);
   CHECK(raise(SIGINT) == 0);
@@ -429,6 +509,7 @@ int main(void) {
   serves_older_callers();
   refuses_what_it_does_not_know();
   reports_misuse_as_statuses();
+  sums_elsewhere();
   CHECK(strlen(et_version()) > 0);
   helps_a_worker();
   if (failures == 0) puts("the C API does what its header says");

@@ -1,6 +1,5 @@
 // The C API over Session.
 #include <algorithm>
-#include <chrono>
 #include <cstddef>
 #include <cstdio>
 #include <cstring>

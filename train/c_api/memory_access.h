@@ -1,4 +1,5 @@
-// Purpose: a C program's functions that copy its memory, as the session calls them.
+// Purpose: a C program's functions that answer with a sentence, among them those that copy its memory, as the session
+// calls them.
 #pragma once
 
 #include <cstddef>
@@ -11,13 +12,18 @@
 
 namespace elastictrain::c_api {
 
-// Calls back with room for a sentence; returns it.
+// Calls back with room for a sentence; returns it. `failed`: the sentence where the program has none.
+template <typename Call>
+std::string done_or_why(const Call& call, const char* failed) {
+  char problem[512] = {};
+  if (call(problem, sizeof problem) == 0) return {};
+  problem[sizeof problem - 1] = 0;
+  return problem[0] != 0 ? problem : failed;
+}
+
 template <typename Copy>
 std::string copied_or_why(const Copy& copy) {
-  char problem[512] = {};
-  if (copy(problem, sizeof problem) == 0) return {};
-  problem[sizeof problem - 1] = 0;
-  return problem[0] != 0 ? problem : "the program's access to its memory has failed";
+  return done_or_why(copy, "the program's access to its memory has failed");
 }
 
 // Thread: the functions' own affair, as elastictrain.h says. Failure: none.

@@ -120,6 +120,8 @@ class Communicator {
 
   // Checks, without waiting, whether a peer is known to be gone. For callers that wait for something other than a call.
   virtual Status check_peers();
+  // The same of this rank alone: an error after abort(), or after another error. Any thread.
+  virtual Status check_self() const;
 
   // The time limit of each later call; 0: a call waits until it is done or aborted.
   virtual void limit_operations(std::chrono::milliseconds timeout);
@@ -173,6 +175,7 @@ class OverCommunicator : public Communicator {
   }
   Status barrier() override { return passed_on(host_->barrier()); }
   Status check_peers() override { return host_->check_peers(); }
+  Status check_self() const override { return host_->check_self(); }
   void limit_operations(std::chrono::milliseconds timeout) override { host_->limit_operations(timeout); }
   void abort() noexcept override { host_->abort(); }
   Traffic traffic() const override { return host_->traffic(); }

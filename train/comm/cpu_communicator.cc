@@ -49,7 +49,7 @@ Capabilities HybridCommunicator::capabilities() const {
   return capabilities;
 }
 
-Status HybridCommunicator::usable() const {
+Status HybridCommunicator::check_self() const {
   if (control_->aborted()) return Error{ErrorCode::kAborted, "the communicator was aborted"};
   if (broken_) return Error{ErrorCode::kPeerLost, "the communicator is broken by an earlier error"};
   return {};
@@ -91,7 +91,7 @@ Status HybridCommunicator::all_reduce(std::span<float> data, const ReduceOptions
     return settle(Error{ErrorCode::kInvalid, "all_reduce: `keep` must be empty or as long as the data"});
   }
   const ReduceVector vector(data, options.lane, options.scale, options.keep, options.element);
-  if (auto status = usable(); !status) {
+  if (auto status = check_self(); !status) {
     vector.keep_all();
     return status;
   }
@@ -157,7 +157,7 @@ Status HybridCommunicator::reduce_large_in_two_levels(const ReduceVector& vector
 
 Status HybridCommunicator::broadcast(std::span<std::byte> data, std::uint32_t root) {
   const Call call(*this);
-  if (auto status = usable(); !status) return status;
+  if (auto status = check_self(); !status) return status;
   if (root >= size_)
     return Error{ErrorCode::kInvalid, "broadcast from rank " + std::to_string(root) + ": no such rank"};
   control_->begin();
@@ -168,7 +168,7 @@ Status HybridCommunicator::broadcast(std::span<std::byte> data, std::uint32_t ro
 
 Status HybridCommunicator::all_gather(std::span<const std::byte> mine, std::span<std::byte> all) {
   const Call call(*this);
-  if (auto status = usable(); !status) return status;
+  if (auto status = check_self(); !status) return status;
   if (all.size() != mine.size() * size_) {
     return settle(Error{ErrorCode::kInvalid, "all_gather needs room for one block of every rank"});
   }
@@ -219,7 +219,7 @@ std::ptrdiff_t HybridCommunicator::local_index(std::uint32_t rank) const {
 }
 
 Status HybridCommunicator::check_peer(std::uint32_t peer) const {
-  if (auto status = usable(); !status) return status;
+  if (auto status = check_self(); !status) return status;
   if (peer >= size_ || peer == rank_) {
     return Error{ErrorCode::kInvalid,
                  "rank " + std::to_string(peer) + " is not a peer of rank " + std::to_string(rank_)};
@@ -273,7 +273,7 @@ Status HybridCommunicator::barrier() {
 }
 
 Status HybridCommunicator::check_peers() {
-  if (auto status = usable(); !status) return status;
+  if (auto status = check_self(); !status) return status;
   if (group_) {
     if (auto status = group_->check(); !status) return status;
   }

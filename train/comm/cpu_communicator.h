@@ -53,13 +53,13 @@ class HybridCommunicator final : public Communicator {
   Status exchange(std::span<const std::byte> sent, std::span<std::byte> received, std::uint32_t peer) override;
   Status barrier() override;
   Status check_peers() override;
+  Status check_self() const override;
   void limit_operations(std::chrono::milliseconds timeout) override { control_->limit(timeout); }
   void abort() noexcept override;
   Traffic traffic() const override;
   std::vector<PeerFigures> peers() const override;
 
  private:
-  Status usable() const;
   // Passes a result through; an error breaks the communicator.
   Status settle(Status status);
   Status reduce(const ReduceVector& vector, ReduceStats* stats);

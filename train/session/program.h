@@ -54,6 +54,7 @@ struct Program {
   std::string division;  // the end of the names of early values that say how the state is divided
   std::function<void(const Batch&)> before_step;
   std::function<void(const StepReport&)> after_step;
+  std::uint64_t steps_opened = 0;    // by this process, whichever worker it was
   std::uint64_t variance_every = 0;  // steps; 0: never
   // Its workers must meet in every step: they exchange data of their own, or look ahead.
   bool keeps_step = false;

@@ -26,7 +26,7 @@ comm::Capabilities SoloCommunicator::capabilities() const {
   return {.name = "solo"};
 }
 
-Status SoloCommunicator::check() const {
+Status SoloCommunicator::check_self() const {
   if (aborted_.load()) return Error{ErrorCode::kAborted, "the communicator was aborted"};
   return {};
 }
@@ -34,7 +34,7 @@ Status SoloCommunicator::check() const {
 Status SoloCommunicator::all_reduce(std::span<float> data, const comm::ReduceOptions& options,
                                     comm::ReduceStats* stats) {
   std::copy(data.begin(), data.begin() + std::min(data.size(), options.keep.size()), options.keep.begin());
-  if (auto status = check(); !status) return status;
+  if (auto status = check_self(); !status) return status;
   const bool norms = options.want_norms && stats != nullptr;
   if (norms) stats->local_square_sum = square_sum(data);
   if (options.scale != 1.0F) {
@@ -48,12 +48,12 @@ Status SoloCommunicator::all_reduce(std::span<float> data, const comm::ReduceOpt
 }
 
 Status SoloCommunicator::broadcast(std::span<std::byte>, std::uint32_t) {
-  return check();
+  return check_self();
 }
 
 Status SoloCommunicator::all_gather(std::span<const std::byte> mine, std::span<std::byte> all) {
   std::copy(mine.begin(), mine.end(), all.begin());
-  return check();
+  return check_self();
 }
 
 Status SoloCommunicator::send(std::span<const std::byte>, std::uint32_t) {
@@ -65,7 +65,7 @@ Status SoloCommunicator::receive(std::span<std::byte>, std::uint32_t) {
 }
 
 Status SoloCommunicator::barrier() {
-  return check();
+  return check_self();
 }
 
 namespace {

@@ -36,12 +36,12 @@ class SoloCommunicator final : public comm::Communicator {
   Status send(std::span<const std::byte> data, std::uint32_t to) override;
   Status receive(std::span<std::byte> data, std::uint32_t from) override;
   Status barrier() override;
+  Status check_self() const override;
   void abort() noexcept override { aborted_.store(true); }
   comm::Traffic traffic() const override { return {}; }
   std::vector<comm::PeerFigures> peers() const override { return {}; }
 
  private:
-  Status check() const;
   Generation generation_;
   std::atomic<bool> aborted_{false};
 };

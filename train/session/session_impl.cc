@@ -170,6 +170,7 @@ std::optional<Batch> Session::next_batch() {
   const auto pace = impl_->pace_of_round();
   worker.keyed.begin_step();
   worker.runner.open(pace);
+  ++impl_->program_.steps_opened;
   worker.lane.claim(worker.runner.round().claim(pace));
   if (impl_->plane_) impl_->plane_->step_opened();
   const auto given = session::Clock::now();
@@ -279,6 +280,36 @@ void Session::all_reduce(void* gradient, std::size_t count, DataType type) {
 
 void Session::all_reduce_async(void* gradient, std::size_t count, DataType type) {
   impl_->all_reduce_typed(gradient, count, type, true);
+}
+
+// Its share of the lane and its place among the others follow from the call, as for any bucket.
+void Session::all_reduce_elsewhere_async(StartElsewhere start, FinishElsewhere finish) {
+  impl_->require_step("all_reduce_elsewhere_async() outside a step; call next_batch() first");
+  impl_->require(start && finish, "all_reduce_elsewhere_async() without a function; it needs both");
+  impl_->require(!impl_->program_.device,
+                 "all_reduce_elsewhere_async() after use_device(): gradients on that device are summed there");
+  auto& runner = impl_->worker_->runner;
+  impl_->require(!runner.step().averages,
+                 "all_reduce_elsewhere_async() while workers average their models, which they do in memory of the "
+                 "session: request gradients, or share the model and use all_reduce()");
+  impl_->require(impl_->program_.variance_every == 0 && !runner.step().wants_variance,
+                 "all_reduce_elsewhere_async() while the gradient variance is measured, which needs all gradients in "
+                 "memory of the session: call measure_gradient_variance(0) before");
+  impl_->add_elsewhere(std::move(start), std::move(finish));
+}
+
+void Session::Impl::add_elsewhere(StartElsewhere start, FinishElsewhere finish) {
+  auto& runner = worker_->runner;
+  const auto is_elsewhere = [](const session::Bucket& bucket) {
+    return bucket.kind == session::Bucket::Kind::kElsewhere;
+  };
+  const auto number = std::count_if(runner.step().buckets.begin(), runner.step().buckets.end(), is_elsewhere);
+  auto& bucket = runner.add(nullptr, 0);
+  bucket.kind = session::Bucket::Kind::kElsewhere;
+  bucket.elsewhere = std::make_shared<session::ElsewhereSum>(session::ElsewhereSum{
+      std::move(start), std::move(finish), program_.steps_opened, static_cast<std::uint32_t>(number)});
+  runner.submit(bucket);
+  send_first_state(true);
 }
 
 void Session::wait_all_reduce() {

@@ -69,6 +69,7 @@ class __attribute__((visibility("hidden"))) Session::Impl {
   void all_reduce_device_typed(void* gradient, std::size_t count, DataType type, void* stream, bool in_background);
   void reduce_host(session::Bucket& bucket, bool in_background);
   void reduce_device(session::Bucket& bucket, void* stream, bool in_background);
+  void add_elsewhere(StartElsewhere start, FinishElsewhere finish);
   void settle(Status status, bool frees_state);
   // Until no bucket is in the background.
   void settle_background();

@@ -8,12 +8,14 @@
 #include <cstdint>
 #include <deque>
 #include <functional>
+#include <memory>
 #include <mutex>
 #include <optional>
 #include <span>
 #include <thread>
 #include <vector>
 
+#include "elastictrain/session.hpp"
 #include "supervisor/protocol/result.h"
 #include "train/comm/communicator.h"
 #include "train/session/run_progress.h"
@@ -29,9 +31,17 @@ namespace elastictrain::session {
 
 using Collective = std::function<Status(comm::Communicator&)>;
 
+// A sum that the program makes elsewhere.
+struct ElsewhereSum {
+  StartElsewhere start;
+  FinishElsewhere finish;
+  std::uint64_t step = 0;    // the same in all repetitions of a step, and in no other step of this process
+  std::uint32_t number = 0;  // among such sums of the step
+};
+
 // One piece of a step's gradient, in the program's memory.
 struct Bucket {
-  enum class Kind { kGradient, kOwnData, kDeviceTransfers } kind = Kind::kGradient;
+  enum class Kind { kGradient, kOwnData, kElsewhere, kDeviceTransfers } kind = Kind::kGradient;
   float* data = nullptr;  // in single precision, where the sum is made
   std::size_t count = 0;
   // The program's memory of a gradient in 16 bits, or null. `data` is the session's then.
@@ -41,6 +51,8 @@ struct Bucket {
   // kOwnData, in place of `data`: the program's own collective, and the memory that it changes in place.
   Collective share = {};
   std::span<std::byte> bytes = {};
+  // kElsewhere, in place of `data`. `copied`: of its input, where it is.
+  std::shared_ptr<const ElsewhereSum> elsewhere = {};
   std::span<float> copy = {};  // memory for this worker's input, so that its all-reduce can be repeated
   bool copied = false;
   bool is_zero = false;   // `data` was cleared in place of a gradient and has not been reduced since

@@ -28,6 +28,7 @@ Status BucketReducer::reduce(OpenStep& step, Bucket& bucket) {
   const bool is_gradient = bucket.kind == Bucket::Kind::kGradient;
   if (is_gradient && !bucket.on_device) return reduce_host_gradient(step, bucket);
   if (auto status = send_lane(step); !status) return status;
+  if (bucket.kind == Bucket::Kind::kElsewhere) return parts_.elsewhere.reduce(step, bucket);
   return is_gradient ? parts_.device.reduce(step, bucket) : parts_.own_data.share(bucket);
 }
 
@@ -143,8 +144,10 @@ Status StepRunner::reduce(Bucket& bucket) {
 }
 
 Status StepRunner::finish_sums(Status status) {
-  if (status) return parts_.device.finish(*step_);
+  if (status) status = parts_.device.finish(*step_);
+  if (status) return parts_.elsewhere.finish(*step_);
   parts_.device.abandon();
+  parts_.elsewhere.abandon();
   return status;
 }
 

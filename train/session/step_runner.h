@@ -8,6 +8,7 @@
 
 #include "supervisor/protocol/ids.h"
 #include "supervisor/protocol/result.h"
+#include "train/session/elsewhere.h"
 #include "train/session/extension.h"
 #include "train/session/gradients.h"
 #include "train/session/model_averaging.h"
@@ -28,6 +29,7 @@ class BucketReducer {
     const RunProgress& run_progress;
     HostGradients& host;
     DeviceGradients& device;
+    ElsewhereSums& elsewhere;
     ProgramData& own_data;
     ModelAveraging& averaging;
     Extension& extension;
@@ -63,6 +65,7 @@ class StepRunner {
     RunProgress& run_progress;
     StateHandover& handover;
     DeviceGradients& device;
+    ElsewhereSums& elsewhere;
     ModelAveraging& averaging;
     BucketReducer& reducer;
   };

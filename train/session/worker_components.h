@@ -15,6 +15,7 @@
 #include "train/session/checkpoints.h"
 #include "train/session/collective_gate.h"
 #include "train/session/control_plane.h"
+#include "train/session/elsewhere.h"
 #include "train/session/extension.h"
 #include "train/session/generation.h"
 #include "train/session/generation_change.h"
@@ -55,6 +56,7 @@ struct WorkerComponents {
   NarrowGradients narrow;
   HostGradients host;
   DeviceGradients device;
+  ElsewhereSums elsewhere;
   ProgramData own_data;
   std::unique_ptr<Extension> extension;
   ModelAveraging averaging;

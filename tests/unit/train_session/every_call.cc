@@ -28,6 +28,11 @@ std::string returned_of(const Calls& calls) {
 
 Calls calls_with_values(Session& session) {
   return {
+      {"all_reduce_elsewhere_async",
+       [&] {
+         session.all_reduce_elsewhere_async([](const SumElsewhere&) { return std::string(); },
+                                            [](SumsElsewhere&) { return std::string(); });
+       }},
       {"boundary", [&] { session.boundary(); }},
       {"disagree", [&] { session.disagree("reason"); }},
       {"device_memory", [&] { session.device_memory(2, 1); }},

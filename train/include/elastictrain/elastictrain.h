@@ -131,6 +131,38 @@ typedef int (*et_memory_read)(uint64_t offset, void* into, size_t bytes, char* p
 typedef int (*et_memory_write)(uint64_t offset, const void* from, size_t bytes, char* problem, size_t room,
                                void* user_data);
 
+/* A sum that the program makes elsewhere, as SumElsewhere of session.hpp; plane.hpp has the whole. Valid during the
+ * call. */
+typedef struct et_exchange et_exchange;
+typedef struct et_sum_elsewhere {
+  size_t size;
+  uint64_t step;
+  uint64_t generation;
+  uint32_t bucket;
+  uint32_t rank;
+  uint32_t world_size;
+  uint32_t encryption;
+  uint8_t token[16];
+  float scale;
+  uint32_t has_input; /* this and the following: 0 or 1 */
+  uint32_t keeps;
+  uint32_t is_kept;
+  uint32_t wants_norms;
+  et_exchange* exchange;
+} et_sum_elsewhere;
+typedef struct et_sums_elsewhere {
+  size_t size;
+  uint32_t failed; /* 0 or 1 */
+  uint32_t reserved;
+  double local_square_sum; /* these two: to be set where norms are wanted */
+  double reduced_square_sum;
+  et_exchange* exchange;
+} et_sums_elsewhere;
+/* Both return 0, or another number, with a sentence of at most `room` bytes, its end included, in `problem`. `start` is
+ * called on a thread of the session, `finish` on the one that waits. */
+typedef int (*et_start_elsewhere)(const et_sum_elsewhere* sum, char* problem, size_t room, void* user_data);
+typedef int (*et_finish_elsewhere)(et_sums_elsewhere* sums, char* problem, size_t room, void* user_data);
+
 typedef struct et_named {
   const char* name;
   void* data;
@@ -286,6 +318,14 @@ ET_API et_status et_all_reduce_device_typed(et_session* session, void* device_gr
                                             void* stream);
 ET_API et_status et_all_reduce_device_typed_async(et_session* session, void* device_gradient, size_t count,
                                                   et_type type, void* stream);
+/* One bucket whose sum the program makes elsewhere: `start` for each, in the order of the calls; `finish`, of the last
+ * of them, for all together. */
+ET_API et_status et_all_reduce_elsewhere_async(et_session* session, et_start_elsewhere start,
+                                               et_finish_elsewhere finish, void* user_data);
+/* In `start` only: `bytes` of each rank, in their order; all ranks call it. `gathered` has room for as many blocks. */
+ET_API et_status et_exchange_all_gather(et_exchange* exchange, const void* data, size_t bytes, void* gathered);
+/* In both: 1 if the generation is over, so that nothing may wait for others any more. */
+ET_API int et_exchange_is_broken(const et_exchange* exchange);
 /* Also in a step without an all-reduce: before its state is written. */
 ET_API et_status et_wait_all_reduce(et_session* session);
 ET_API et_status et_commit_step(et_session* session, const et_step_metrics* metrics); /* metrics may be NULL */

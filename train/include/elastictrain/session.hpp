@@ -59,6 +59,7 @@
 // destroyed and must be written only between the last successful all_reduce() and commit_step() of the same step.
 #pragma once
 
+#include <array>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
@@ -242,6 +243,44 @@ struct MemoryAccess {
   std::function<std::string(std::uint64_t offset, std::span<const std::byte> from)> write;
 };
 
+// One bucket's sum that the program makes elsewhere: what it needs to know of the step and of this generation.
+struct SumElsewhere {
+  std::uint64_t step = 0;    // the same in every repetition of the open step, and in no other step of this process
+  std::uint32_t bucket = 0;  // its place among such buckets of the step, from 0
+  std::uint64_t generation = 0;
+  std::uint32_t rank = 0;  // in this generation; after a loss in this step others than those of the session
+  std::uint32_t world_size = 1;
+  std::array<std::uint8_t, 16> token = {};  // secret of the generation, from which a plane derives its own
+  std::uint32_t encryption = 0;             // of its connections; for PlaneWorld
+  float scale = 0;                          // the weight of this worker's input; 0 without one
+  bool has_input = false;                   // false: this worker adds nothing, whatever its memory holds
+  bool keeps = false;                       // keep a copy of the input: the sum may be repeated
+  // The sum was started before in this step, with `keeps`: its input is the copy, and where none was made, because the
+  // sum did not get so far, what the memory holds.
+  bool is_kept = false;
+  bool wants_norms = false;
+  // Of all workers of the generation, `mine` of each in the order of the ranks; all of them call it in the same order,
+  // with as many bytes. Returns nothing or a sentence. Until the function returns that got it.
+  std::function<std::string(std::span<const std::byte> mine, std::span<std::byte> all)> all_gather = {};
+  // The generation is over, here or at another worker: what waits for others must end. Until the function returns that
+  // got it, on the thread that called it.
+  std::function<bool()> is_broken = {};
+};
+
+// The end of the sums that were started.
+struct SumsElsewhere {
+  bool failed = false;  // something else has: abort the sums, and return when none uses the program's memory
+  std::function<bool()> is_broken = {};  // as that of SumElsewhere
+  // To be set where the sums asked for norms: of the input of this worker, before it is scaled, and of the result; the
+  // sums over all buckets.
+  double local_square_sum = 0;
+  double reduced_square_sum = 0;
+};
+
+// Both return nothing, or a sentence that says why not.
+using StartElsewhere = std::function<std::string(const SumElsewhere&)>;
+using FinishElsewhere = std::function<std::string(SumsElsewhere&)>;
+
 enum class Outcome {
   kRunning,
   kFinished,  // all epochs are done
@@ -375,6 +414,20 @@ class ELASTICTRAIN_CPP_API Session {
   void all_reduce_async(void* gradient, std::size_t count, DataType type);
   void all_reduce_device(void* device_gradient, std::size_t count, DataType type, void* stream = nullptr);
   void all_reduce_device_async(void* device_gradient, std::size_t count, DataType type, void* stream = nullptr);
+
+  // One bucket of the step whose sum the program makes elsewhere, in other processes of this worker for example (see
+  // plane.hpp), as all_reduce_async() does: in the order of the calls, also among other buckets, on all ranks alike.
+  // `start` is called in that order, on a thread of the session, and returns at once; where the generation is a new one
+  // it may connect the workers first. `finish` is called once for all that were started, on the thread that waits for
+  // them: that of the last one. It returns when all sums are complete, and may wait for that, as long as is_broken()
+  // is false. It is called after a failure, too, but not where the session ends in an open step.
+  // A sentence of either counts as the loss of a worker: the session waits for the recovery, and the step is repeated,
+  // as for any bucket. Sums in which the ranks do not do the same cannot be told from that. A worker that is alone
+  // calls nothing as long as its gradient is its own sum: not after a loss in this step, without samples, or in a step
+  // that asks for norms. A step that is given up calls nothing: what the memory holds then is replaced with the state.
+  // Memory must not belong to two buckets of a step. Not with use_device(), with the gradient variance, or while
+  // workers average models.
+  void all_reduce_elsewhere_async(StartElsewhere start, FinishElsewhere finish);
 
   // What the commit of the open step will do. Known from the step's first sum on, with which the workers agree on it;
   // call it behind the step's last sum, where it makes one if there was none (then on all workers). A loss before the
