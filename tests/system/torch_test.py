@@ -9,6 +9,7 @@ import tempfile
 import unittest
 
 import harness
+import torch_hosts
 from harness import Case, Run, job, pids, wait_until
 
 HERE = os.path.dirname(os.path.abspath(__file__))
@@ -30,10 +31,13 @@ def torch_job(workers=(1, 2, 4), program=(PROGRAM,), preload=PRELOAD, **sections
     return config
 
 
+def torch_environment(**variables):
+    return {"PYTHONPATH": torch_python.PACKAGE, "OMP_NUM_THREADS": "1", "PYTHONDONTWRITEBYTECODE": "1",
+            "PYTHONWARNINGS": "ignore", **{name: str(value) for name, value in variables.items()}}
+
+
 def torch_run(config, **variables):
-    environment = {"PYTHONPATH": torch_python.PACKAGE, "OMP_NUM_THREADS": "1", "PYTHONDONTWRITEBYTECODE": "1",
-                   "PYTHONWARNINGS": "ignore", **{name: str(value) for name, value in variables.items()}}
-    return Run(config, environment=environment)
+    return Run({**config, "command": torch_hosts.spread(config["command"])}, environment=torch_environment(**variables))
 
 
 def go_through_changes(case, run):

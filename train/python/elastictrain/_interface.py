@@ -1,7 +1,7 @@
 """The C interface by ctypes: structs and the types of every function. The names are those of elastictrain.h."""
 
 import ctypes
-from ctypes import POINTER, c_char_p, c_double, c_int, c_int64, c_size_t, c_uint32, c_uint64, c_void_p
+from ctypes import POINTER, c_char_p, c_double, c_float, c_int, c_int64, c_size_t, c_uint8, c_uint32, c_uint64, c_void_p
 from typing import Any, Dict, Optional, Tuple
 
 from . import _paths
@@ -61,9 +61,37 @@ class OtherLayout(_Sized):
                 ("early_count", c_size_t), ("attachments", POINTER(Named)), ("attachment_count", c_size_t)]
 
 
+class SumElsewhere(_Sized):
+    _fields_ = [("size", c_size_t), ("step", c_uint64), ("generation", c_uint64), ("bucket", c_uint32), ("rank", c_uint32),
+                ("world_size", c_uint32), ("encryption", c_uint32), ("token", c_uint8 * 16), ("scale", c_float),
+                ("has_input", c_uint32), ("keeps", c_uint32), ("is_kept", c_uint32), ("wants_norms", c_uint32),
+                ("exchange", c_void_p)]
+
+
+class SumsElsewhere(_Sized):
+    _fields_ = [("size", c_size_t), ("failed", c_uint32), ("reserved", c_uint32), ("local_square_sum", c_double),
+                ("reduced_square_sum", c_double), ("exchange", c_void_p)]
+
+
+class PlaneWorld(_Sized):
+    _fields_ = [("size", c_size_t), ("generation", c_uint64), ("token", c_uint8 * 16), ("encryption", c_uint32),
+                ("index", c_uint32), ("rank", c_uint32), ("world_size", c_uint32), ("endpoints", c_void_p),
+                ("time_limit_ms", c_uint64)]
+
+
+class PlaneSum(_Sized):
+    _fields_ = [("size", c_size_t), ("data", c_void_p), ("count", c_size_t), ("step", c_uint64), ("type", c_int),
+                ("bucket", c_uint32), ("scale", c_float), ("has_input", c_uint32), ("keeps", c_uint32),
+                ("is_kept", c_uint32), ("wants_norms", c_uint32), ("local_square_sum", c_double),
+                ("reduced_square_sum", c_double)]
+
+
+PLANE_ENDPOINT_BYTES = 512
 OtherLayoutCallback = ctypes.CFUNCTYPE(None, POINTER(OtherLayout), c_void_p)
 ChangeCallback = ctypes.CFUNCTYPE(None, POINTER(Change), c_void_p)
 MemoryCopy = ctypes.CFUNCTYPE(c_int, c_uint64, c_void_p, c_size_t, c_void_p, c_size_t, c_void_p)
+StartElsewhere = ctypes.CFUNCTYPE(c_int, POINTER(SumElsewhere), c_void_p, c_size_t, c_void_p)
+FinishElsewhere = ctypes.CFUNCTYPE(c_int, POINTER(SumsElsewhere), c_void_p, c_size_t, c_void_p)
 BeforeStep = ctypes.CFUNCTYPE(None, POINTER(Batch), c_void_p)
 AfterStep = ctypes.CFUNCTYPE(None, POINTER(StepReport), c_void_p)
 
@@ -134,6 +162,7 @@ CALLS: Dict[str, Tuple[Any, ...]] = {
     "share_first_tensor": (c_char_p, c_void_p, c_char_p, POINTER(c_uint64), c_uint32, c_uint64),
     "share_local_state": (c_char_p, c_void_p, c_size_t),
     "move_state": (c_char_p, c_void_p),
+    "all_reduce_elsewhere_async": (StartElsewhere, FinishElsewhere, c_void_p),
     "step_memory": (c_size_t, POINTER(c_void_p)),
 }
 NUMBERS = {"rank": c_uint32, "world_size": c_uint32, "local_rank": c_uint32, "generation": c_uint64, "worker_id": c_uint64,
@@ -163,6 +192,15 @@ def _declare(library: ctypes.CDLL) -> ctypes.CDLL:
     library.et_session_destroy.restype = None
     library.et_ignore_notices.argtypes = (c_int64,)
     library.et_ignore_notices.restype = None
+    library.et_exchange_all_gather.argtypes = (c_void_p, c_void_p, c_size_t, c_void_p)
+    library.et_exchange_is_broken.argtypes = (c_void_p,)
+    library.et_plane_open.argtypes = (POINTER(c_void_p),)
+    library.et_plane_close.argtypes = (c_void_p,)
+    library.et_plane_close.restype = None
+    library.et_plane_endpoint.argtypes = (c_void_p, c_void_p)
+    library.et_plane_build.argtypes = (c_void_p, POINTER(PlaneWorld))
+    library.et_plane_all_reduce.argtypes = (c_void_p, POINTER(PlaneSum))
+    library.et_plane_abort.argtypes = (c_void_p, c_uint64)
     for name, types in CALLS.items():
         getattr(library, f"et_{name}").argtypes = (c_void_p, *types)
     for name, result in NUMBERS.items():

@@ -1,23 +1,25 @@
 """A replica: processes of one program that hold one copy of a model together. To the run they are one worker.
 
-The first process has the session (`_replica_session`). The others are forked from it and end with it. Thread: the main thread.
+The first process has the session (`_replica_session`). The others of its host are forked from it and end with it; those of other hosts
+(`_replica_hosts`) are forked from the one that the agent there has started. Thread: the main thread.
 """
 
 import atexit
+import contextlib
 import ctypes
 import os
-import pickle
 import resource
-import select
 import signal
 import socket
-import struct
 import sys
 import threading
 import time
-from typing import Any, Dict, List, Optional, Tuple
+from typing import Any, Dict, List, Optional
 
-from . import _helpers
+from . import _helpers, _replica_hosts
+from ._channel import Channel
+from ._planes import PlaneServer, Remote
+from ._replica_hosts import Hosts
 from .errors import ElasticError
 from .session import Session
 
@@ -25,63 +27,28 @@ SAME_ERROR_S = 1.0  # in which the first process may end with the error of anoth
 REFUSAL = "this process belongs to a replica of several; its session is that of elastictrain.torch.elastic()"
 
 
-class Channel:
-    """Messages between two processes of a replica, each with at most one descriptor."""
-
-    HEADER = struct.Struct("=Q?")
-
-    def __init__(self, end: socket.socket) -> None:
-        self._socket = end
-        self._poll = select.poll()
-        self._poll.register(end, select.POLLIN)
-
-    def send(self, message: Any, descriptor: Optional[int] = None) -> None:
-        body = pickle.dumps(message)
-        header = self.HEADER.pack(len(body), descriptor is not None)
-        try:
-            socket.send_fds(self._socket, [header], [] if descriptor is None else [descriptor])
-            self._socket.sendall(body)
-        except (BrokenPipeError, ConnectionResetError):
-            raise EOFError from None
-
-    def receive(self) -> Tuple[Any, Optional[int]]:
-        """Raises EOFError where the other process has ended."""
-        header, descriptors, _, _ = socket.recv_fds(self._socket, self.HEADER.size, 1)
-        header += self._read(self.HEADER.size - len(header))
-        size, has_descriptor = self.HEADER.unpack(header)
-        return pickle.loads(self._read(size)), descriptors[0] if has_descriptor else None
-
-    def has_more(self) -> bool:
-        return bool(self._poll.poll(0))
-
-    def close(self) -> None:
-        self._socket.close()
-
-    def _read(self, size: int) -> bytes:
-        parts = []
-        while size:
-            part = self._socket.recv(min(size, 1 << 20))
-            if not part:
-                raise EOFError
-            parts.append(part)
-            size -= len(part)
-        return b"".join(parts)
-
-
 class Replica:
     """This process's place: `index` from 0, of `size`. The first one has a channel to each other process, these have one to it."""
 
-    def __init__(self, index: int, size: int, channels: List[Channel], copies: List[Channel]) -> None:
+    def __init__(self, index: int, size: int, channels: List[Channel], copies: List[Channel],
+                 hosts: Optional[Hosts] = None) -> None:
         """`copies`: channels beside the others, for the copies that the first process asks for while these train."""
-        self.index, self.size, self.channels, self.copies = index, size, channels, copies
+        self.index, self.size, self.channels, self.copies, self.hosts = index, size, channels, copies, hosts
         self.rank_of_worker = os.environ.get("RANK")  # at its start; what the program may see is another one
         self.workers_at_start = int(os.environ.get("WORLD_SIZE") or "1")
         self.follower: Any = None  # the session of a process that is not the first one
-        self.watch: Optional["Watch"] = None  # of the first process
+        self.watch: Optional["Watch"] = None  # of a process that has forked others
+        self.remotes: Dict[int, Remote] = {}  # of the first process: those on other hosts, by index
+        self.sums: Optional[PlaneServer] = None  # of a process on another host than the first one
 
     @property
     def is_first(self) -> bool:
         return self.index == 0
+
+    @property
+    def local_size(self) -> int:
+        """Processes of this host."""
+        return self.size if self.hosts is None else self.hosts.processes(self.size)
 
 
 _here: Optional[Replica] = None
@@ -93,7 +60,7 @@ def current() -> Optional[Replica]:
 
 
 def begin(size: int) -> Replica:
-    """Forks the other processes. Returns in each."""
+    """Forks the other processes of this host, and connects those of several. Returns in each."""
     global _here
     if _here is not None:
         raise ElasticError(f"this process belongs to a replica of {_here.size} processes already")
@@ -103,29 +70,79 @@ def begin(size: int) -> Replica:
         raise ElasticError("a replica begins in the program's main thread, with which its other processes end")
     sys.stdout.flush()
     sys.stderr.flush()
+    hosts = _replica_hosts.here()
+    Session.refusal = REFUSAL
+    if hosts is None:
+        _here = _begin_on_this_host(size)
+    elif hosts.number == 0:
+        listener = _replica_hosts.Listener(hosts)
+        _here = _begin_on_this_host(size, hosts)
+        if _here.is_first:
+            _here.remotes = _connected_to(listener, _here)
+    else:
+        _here = _begin_on_another_host(size, hosts)
+    if _here.is_first:
+        atexit.register(_await_all, _here)
+    else:
+        atexit.register(_end_at_once, _here)
+    return _here
+
+
+def _begin_on_this_host(size: int, hosts: Optional[Hosts] = None) -> Replica:
+    """Of the first process."""
     parent, others, copies, pids = os.getpid(), [], [], []
-    for index in range(1, size):
+    count = size if hosts is None else hosts.processes(size)
+    for index in range(1, count):
         pairs = socket.socketpair(), socket.socketpair()
         pid = os.fork()
         if pid == 0:
             for channel in (*others, *copies, *(mine for mine, _ in pairs)):
                 channel.close()
             _follow_to_the_end(parent)
-            Session.refusal = REFUSAL
             own = [Channel(theirs) for _, theirs in pairs]
-            _here = Replica(index, size, own[:1], own[1:])
-            atexit.register(_end_at_once, _here)
-            return _here
+            return Replica(index, size, own[:1], own[1:], hosts)
         for _, theirs in pairs:
             theirs.close()
         others.append(Channel(pairs[0][0]))
         copies.append(Channel(pairs[1][0]))
         pids.append(pid)
-    _here = Replica(0, size, others, copies)
-    Session.refusal = REFUSAL
-    _here.watch = Watch(dict(zip(pids, range(1, size))))
-    atexit.register(_here.watch.await_all, [*others, *copies])
-    return _here
+    here = Replica(0, size, others, copies, hosts)
+    here.watch = Watch(dict(zip(pids, range(1, count))))
+    return here
+
+
+def _connected_to(listener: _replica_hosts.Listener, here: Replica) -> Dict[int, Remote]:
+    indices = range(here.local_size, here.size)
+    found = listener.await_all(indices)
+    for index in indices:
+        here.channels.append(found[index, _replica_hosts.CONTROL])
+        here.copies.append(found[index, _replica_hosts.COPIES])
+    changed = threading.Condition()
+    return {index: Remote(index, found[index, _replica_hosts.SUMS], changed) for index in indices}
+
+
+def _begin_on_another_host(size: int, hosts: Hosts) -> Replica:
+    """The agent has started the first one of its host, which forks the rest; each connects for itself."""
+    parent, count = os.getpid(), hosts.processes(size)
+    pids: Dict[int, int] = {}
+    index = hosts.number * count
+    for other in range(index + 1, index + count):
+        pid = os.fork()
+        if pid == 0:
+            _follow_to_the_end(parent)
+            return _connected(other, size, hosts)
+        pids[pid] = other
+    _helpers.ignore_notices(os.getppid())
+    here = _connected(index, size, hosts)
+    here.watch = Watch(pids)
+    return here
+
+
+def _connected(index: int, size: int, hosts: Hosts) -> Replica:
+    control, copies, sums = (_replica_hosts.connect(hosts, index, purpose) for purpose in _replica_hosts.PURPOSES)
+    here = Replica(index, size, [control], [copies], hosts)
+    here.sums = PlaneServer(sums)
+    return here
 
 
 def _follow_to_the_end(parent: int) -> None:
@@ -138,11 +155,33 @@ def _follow_to_the_end(parent: int) -> None:
         os._exit(1)
 
 
+def _await_all(here: Replica) -> None:
+    """At the end of the first process's program. What the others still do may take as long as its own end may."""
+    if getattr(sys, "last_value", None) is not None:
+        return
+    local = here.local_size - 1
+    for channel in (*here.channels[:local], *here.copies[:local]):
+        channel.close()
+    for copies in here.copies[local:]:
+        with contextlib.suppress(EOFError):
+            copies.send(None)
+    assert here.watch is not None
+    here.watch.await_all()
+    for remote in here.remotes.values():
+        remote.await_end()
+
+
 def _end_at_once(here: Replica) -> None:
     """What follows is only the unloading of torch, for which the others would wait. The first process may still copy what is here."""
-    if here.follower is not None and getattr(sys, "last_value", None) is None:
+    if getattr(sys, "last_value", None) is not None:
+        return
+    if here.follower is not None:
         here.follower.await_last_copy()
-    if here.follower is not None and here.follower.ends_at_once and getattr(sys, "last_value", None) is None:
+    if here.watch is not None:
+        here.watch.await_all()
+    if here.sums is not None:
+        here.sums.end()
+    if here.follower is not None and here.follower.ends_at_once:
         sys.stdout.flush()
         sys.stderr.flush()
         os._exit(0)
@@ -174,11 +213,6 @@ class Watch:
         """Of a process that is about to end: says why, unless it ends with success."""
         self._threads[index - 1].join()
 
-    def await_all(self, channels: List[Channel]) -> None:
-        """At the end of the program. What the others still do may take as long as the first one's own end may."""
-        if getattr(sys, "last_value", None) is not None:
-            return
-        for channel in channels:
-            channel.close()
+    def await_all(self) -> None:
         for thread in self._threads:
             thread.join()

@@ -14,9 +14,10 @@ import functools
 import mmap
 import os
 import threading
-from typing import Any, Callable, Deque, Dict, FrozenSet, Iterator, List, NamedTuple, Optional, Tuple
+from typing import Any, Callable, Deque, Dict, FrozenSet, Iterator, List, NamedTuple, NoReturn, Optional, Tuple
 
 from . import _helpers, _memory
+from ._planes import Planes
 from ._replica import Replica
 from .errors import ElasticError, Interrupted, SessionError
 from .session import _ITEM_BYTES, _SAFETENSORS, TYPES, Batch, Change, GoesOn, OtherLayout, Session, StepReport
@@ -30,7 +31,11 @@ def of(here: Replica) -> Any:
     """What this process uses as its session."""
     if here.is_first:
         return Leader(here)
-    here.follower = Follower(here)
+    if here.sums is not None:
+        from ._replica_remote import RemoteFollower
+        here.follower = RemoteFollower(here)
+    else:
+        here.follower = Follower(here)
     return here.follower
 
 
@@ -97,7 +102,10 @@ class Leader(OwnMemory, Session):
     def __init__(self, replica: Replica) -> None:
         self._replica = replica
         self._inbox: List[Deque[Any]] = [collections.deque() for _ in replica.channels]
-        self._maps: List[Dict[int, int]] = [{} for _ in replica.channels]  # addresses, by the number of the storage
+        self._remotes = {index - 1: remote for index, remote in replica.remotes.items()}
+        self._planes = Planes(replica.remotes)
+        self._maps: List[Dict[int, int]] = [self._remotes[number].addresses if number in self._remotes else {}
+                                            for number in range(len(replica.channels))]  # by the number of the storage
         self._gradients: List[List[Any]] = [[] for _ in range(replica.size)]  # of the open step, by index; not summed yet
         self._row = 0
         self._accesses: Dict[int, Any] = {}  # to each process's state on devices
@@ -115,16 +123,19 @@ class Leader(OwnMemory, Session):
         if descriptor is not None:
             storage, size = message
             self._maps[number][storage] = _mapped(descriptor, size)
-            return
-        self._inbox[number].append(message)
+        elif number not in self._remotes or not self._remotes[number].take(message):
+            self._inbox[number].append(message)
 
     @contextlib.contextmanager
     def _present(self, number: int) -> Iterator[None]:
         try:
             yield
         except EOFError:
-            assert self._replica.watch is not None
-            self._replica.watch.await_one(number + 1)
+            if number in self._remotes:
+                self._remotes[number].await_end()
+            else:
+                assert self._replica.watch is not None
+                self._replica.watch.await_one(number + 1)
             raise ElasticError(f"process {number + 1} of this replica has ended before the others") from None
 
     def _send(self, number: int, *message: Any) -> None:
@@ -202,6 +213,10 @@ class Leader(OwnMemory, Session):
         if index == 0:
             return Access(self._on_devices.room.data_ptr(), self._on_devices.copy)
         channel = self._replica.copies[index - 1]
+        if index - 1 in self._remotes:
+            from ._replica_remote import RemoteAccess
+            from .torch._device_state import ROOM_BYTES
+            return RemoteAccess(channel, index, ROOM_BYTES)
         with self._present(index - 1):
             size, descriptor = channel.receive()
         assert descriptor is not None
@@ -211,12 +226,18 @@ class Leader(OwnMemory, Session):
         super().share_first_tensor(_named(0, name), value, every_steps)
         for number, (other, piece) in enumerate(self._gather("share_first_tensor")):
             self._share_piece("share_first_tensor", number, name, other, piece, every_steps)
+            self._note_written_there(number, piece)
 
     def share_local_state(self, name: str, value: Any) -> None:
         super().share_local_state(_named(0, name), value)
         for number, (other, piece) in enumerate(self._gather("share_local_state")):
             _refuse_other(number, name, other)
             self._do("share_local_state", _named(number + 1, name).encode(), self._address(number, piece), piece.bytes)
+            self._note_written_there(number, piece)
+
+    def _note_written_there(self, number: int, piece: Piece) -> None:
+        if number in self._remotes:
+            self._remotes[number].add_written(self._address(number, piece), piece.bytes)
 
     def _share_piece(self, call: str, number: int, name: str, other: str, piece: Piece, *options: int) -> None:
         _refuse_other(number, name, other)
@@ -273,7 +294,20 @@ class Leader(OwnMemory, Session):
     def start(self) -> bool:
         self._note_written()
         self._gather("start")
-        return bool(self._for_all(super().start))
+
+        def start() -> bool:
+            is_open = super(Leader, self).start()
+            self._tell_written()
+            return is_open
+
+        return bool(self._for_all(start))
+
+    def _tell_written(self) -> None:
+        """Processes on other hosts get what the session has written into mirrors of their state."""
+        for number, remote in self._remotes.items():
+            changed = remote.changed_here()
+            if changed:
+                self._send(number, "callback", "written", changed, self._seen())
 
     def _take_other(self, other: OtherLayout) -> GoesOn:
         """Of a checkpoint of replicas of another size, or of another mesh."""
@@ -308,9 +342,9 @@ class Leader(OwnMemory, Session):
                 self._receive(number)
         self._submit_rows(is_last=True)
         self._gather("wait_all_reduce")
+        self._for_all(super().wait_all_reduce)
         self._row = 0
         self._gradients = [[] for _ in self._gradients]
-        self._for_all(super().wait_all_reduce)
         self._cross_back()
 
     def _submit_rows(self, is_last: bool = False) -> None:
@@ -333,7 +367,11 @@ class Leader(OwnMemory, Session):
     def _submit(self, index: int, gradient: Any) -> None:
         if index == 0:
             super().all_reduce_async(gradient)
-        elif gradient.bytes:
+        elif gradient.bytes == 0:
+            return
+        elif index in self._replica.remotes:
+            self.all_reduce_elsewhere_async(functools.partial(self._planes.start, index, gradient), self._planes.finish)
+        else:
             self._do("all_reduce_typed_async", self._address(index - 1, gradient), gradient.bytes // _ITEM_BYTES[gradient.dtype],
                      TYPES[gradient.dtype])
 
@@ -404,7 +442,12 @@ class Leader(OwnMemory, Session):
         fullest = min((memory for memory in memories if memory is not None), key=lambda memory: memory.free, default=None)
         if fullest is not None:
             super().device_memory(fullest.total, fullest.free)
-        self._for_all(lambda: super(Leader, self).commit_step(sum(known) / len(known) if known else None))
+
+        def commit() -> None:
+            super(Leader, self).commit_step(sum(known) / len(known) if known else None)
+            self._tell_written()
+
+        self._for_all(commit)
 
 
 class Follower(OwnMemory):
@@ -439,7 +482,11 @@ class Follower(OwnMemory):
         try:
             self._channel.send((name, *arguments))
         except EOFError:
-            os._exit(1)  # with the first process, which says why
+            self._end()
+
+    def _end(self) -> NoReturn:
+        """With the first process, which says why."""
+        os._exit(1)
 
     def _call(self, name: str, *arguments: Any) -> Any:
         self._send(name, *arguments)
@@ -447,7 +494,7 @@ class Follower(OwnMemory):
             try:
                 (kind, *rest), _ = self._channel.receive()
             except EOFError:
-                os._exit(1)
+                self._end()
             if kind == "error":
                 raise _ERRORS.get(rest[0], ElasticError)(rest[1])
             self._known.update(rest[-1])
@@ -463,16 +510,21 @@ class Follower(OwnMemory):
         if _memory.is_on_device(value):
             raise TypeError(f"a tensor on {value.device} cannot be shared in this way; keep it on the CPU")
         storage = value.untyped_storage()
-        share(storage)
+        if self._is_shared:
+            share(storage)
         found = self._storages.get(storage.data_ptr())
         if found is None:
             found = self._storages[storage.data_ptr()] = (len(self._storages), storage)
             if len(storage):
-                descriptor, size = storage._share_fd_cpu_()
-                self._channel.send((found[0], size), descriptor)  # which stays the storage's
+                self._map(storage, found[0])
         dtype = str(value.dtype).replace("torch.", "")
         size = value.numel() * value.element_size()
         return Piece(found[0], value.storage_offset() * value.element_size(), size, dtype, tuple(value.shape))
+
+    def _map(self, storage: Any, number: int) -> None:
+        """In the first process, too."""
+        descriptor, size = storage._share_fd_cpu_()
+        self._channel.send((number, size), descriptor)  # which stays the storage's
 
     # --- The calls of a session
 

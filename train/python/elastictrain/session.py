@@ -18,6 +18,7 @@ from typing import Any, Callable, Dict, FrozenSet, List, Optional, Sequence, Tup
 
 from . import _helpers, _memory
 from . import _interface as c
+from ._elsewhere import Sum, Sums
 from .errors import ElasticError, Interrupted, SessionError
 
 RUNNING, FINISHED, LEFT, STOPPED = "running", "finished", "left", "stopped"
@@ -113,6 +114,7 @@ class Session:
         self._library = c.load()
         self._handle = ctypes.c_void_p()
         self._kept: List[Any] = []  # shared memory
+        self._elsewhere: List[Any] = []  # functions of the open step
         self._step_kept: List[Any] = []  # gradients of the open step
         self._callback: Any = None
         self._hooks: Any = None
@@ -159,18 +161,23 @@ class Session:
         self._kept += functions
 
     def _copying(self, copy: Callable[[int, int, int], None]) -> Callable[..., int]:
-        """As the library calls it. An interrupt of the program, too, is no copy, and is raised again by the call that it is in."""
+        """As the library calls it."""
         def called(offset: int, address: int, size: int, problem: int, room: int, _: Any) -> int:
-            try:
-                copy(offset, address, size)
-                return 0
-            except BaseException as error:
-                if not isinstance(error, Exception):
-                    self._raised[threading.get_ident()] = error
-                text = (str(error) or type(error).__name__).encode()[:room - 1] + b"\0"
-                ctypes.memmove(problem, text, len(text))
-                return 1
+            return self._done(lambda: copy(offset, address, size), problem, room)
         return called
+
+    def _done(self, call: Callable[[], None], problem: int, room: int) -> int:
+        """What a function of the program answers the library. An interrupt of the program, too, is a failure, and is raised again by the
+        call that it is in."""
+        try:
+            call()
+            return 0
+        except BaseException as error:
+            if not isinstance(error, Exception):
+                self._raised[threading.get_ident()] = error
+            text = (str(error) or type(error).__name__).encode()[:room - 1] + b"\0"
+            ctypes.memmove(problem, text, len(text))
+            return 1
 
     def share_forward_tensor(self, name: str, tensor: Any) -> None:
         """The same for a tensor that the forward pass writes (statistics, counters), contiguous and on the CPU: it may be
@@ -354,6 +361,7 @@ class Session:
 
     def next_batch(self) -> Optional[Batch]:
         """Opens a step; None at the end (see `outcome`)."""
+        self._elsewhere = []
         batch, has_batch = c.Batch(), ctypes.c_int()
         self._do("next_batch", ctypes.byref(batch), ctypes.byref(has_batch))
         if not has_batch.value:
@@ -371,6 +379,15 @@ class Session:
     def all_reduce_async(self, gradient: Any, stream: Optional[int] = None) -> None:
         """The same in the background, in the order of the calls, which must be equal on all workers."""
         self._reduce_gradient("_async", gradient, stream)
+
+    def all_reduce_elsewhere_async(self, start: Callable[[Sum], None], finish: Callable[[Sums], None]) -> None:
+        """One bucket of the step whose sum the program makes elsewhere, in another process of this worker for example: `start` begins
+        it, on a thread of the session, in the order of the calls; `finish`, of the last such bucket, returns when all are complete. What
+        they raise counts as the loss of a worker: the step is repeated. elastictrain/plane.hpp has the whole."""
+        functions = (c.StartElsewhere(lambda sum, problem, room, _: self._done(lambda: start(Sum(sum.contents)), problem, room)),
+                     c.FinishElsewhere(lambda sums, problem, room, _: self._done(lambda: finish(Sums(sums.contents)), problem, room)))
+        self._do("all_reduce_elsewhere_async", *functions, None)
+        self._elsewhere.append(functions)
 
     def _reduce_gradient(self, suffix: str, gradient: Any, stream: Optional[int]) -> None:
         memory = _memory.of(gradient)

@@ -2,13 +2,17 @@
 through host memory that the first one maps.
 """
 
+import contextlib
 import ctypes
+import os
 import threading
 from typing import Any, Callable, Dict, List, NamedTuple, Optional, Set, Tuple
 
 import torch
 
 from . import _devices
+from .._planes import view
+from .._memory import is_on_device
 from .._replica_session import share
 from ..errors import ElasticError
 
@@ -47,9 +51,10 @@ class DeviceState:
     def add(self, name: str, tensor: torch.Tensor) -> OnDevice:
         if not tensor.is_contiguous():
             raise ElasticError(f"'{name}' ({tensor.dtype}) is no contiguous tensor")
-        if not self._devices:
-            _devices.lock(self.room, tensor.device)
-        self._devices.add(tensor.device)
+        if is_on_device(tensor):
+            if not self._devices:
+                _devices.lock(self.room, tensor.device)
+            self._devices.add(tensor.device)
         self._tensors.append(_devices.bytes_of(tensor))
         size = tensor.numel() * tensor.element_size()
         return OnDevice(len(self._tensors) - 1, size, str(tensor.dtype).replace("torch.", ""), tuple(tensor.shape))
@@ -69,11 +74,14 @@ class DeviceState:
 
     def copy(self, reads: bool, number: int, offset: int, size: int) -> None:
         """Between a part of that tensor and the room. Done when it returns."""
-        tensor = self._tensors[number][offset:offset + size]
+        tensor, room = self._tensors[number][offset:offset + size], self.room[:size]
+        if not is_on_device(tensor):
+            (room if reads else tensor).copy_(tensor if reads else room)
+            return
         module = torch.get_device_module(tensor.device)
         if tensor.device not in self._streams:
             self._streams[tensor.device] = module.Stream(tensor.device)
-        stream, room = self._streams[tensor.device], self.room[:size]
+        stream = self._streams[tensor.device]
         if tensor.device in self._written:
             stream.wait_event(self._written[tensor.device])
         with torch.no_grad(), module.stream(stream):
@@ -90,12 +98,30 @@ class DeviceState:
                 asked, _ = channel.receive()
             except EOFError:
                 return
-            problem = None
-            try:
-                self.copy(*asked)
-            except Exception as error:  # the first process says it
-                problem = str(error).partition("\n")[0]
-            channel.send(problem)
+            channel.send(self._problem_of(asked))
+
+    def serve_remote(self, channel: Any) -> None:
+        """The same for one on another host, which gets and sends what the room holds."""
+        room = view(self.room.data_ptr(), ROOM_BYTES)
+        with contextlib.suppress(EOFError):
+            while (asked := channel.receive()[0]) is not None:
+                reads, _, _, size = asked
+                if not reads:
+                    channel.read_into(room[:size])
+                problem = self._problem_of(asked)
+                channel.send(problem)
+                if reads and problem is None:
+                    channel.send_bytes(room[:size])
+            return
+        os._exit(1)  # with the first process, which says why
+
+    def _problem_of(self, asked: Tuple[bool, int, int, int]) -> Optional[str]:
+        """Copies; the first process says why it could not be."""
+        try:
+            self.copy(*asked)
+        except Exception as error:
+            return str(error).partition("\n")[0]
+        return None
 
 
 class Access:

@@ -4,7 +4,9 @@ Inside a replica PyTorch's own process group does what it does; across replicas 
 """
 
 import os
-from typing import Any, Optional, Sequence, Tuple
+import random
+import sys
+from typing import Any, Dict, Optional, Sequence, Tuple
 
 import torch
 import torch.distributed as dist
@@ -64,9 +66,9 @@ def begin(size: int) -> Tuple[_replica.Replica, dist.Store]:
                            "threads for computations by now")
     here = _replica.begin(size)
     if "OMP_NUM_THREADS" not in os.environ:
-        torch.set_num_threads(max(1, torch.get_num_threads() // size))
-    _set_environment(here.index, size)
-    os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo")
+        torch.set_num_threads(max(1, torch.get_num_threads() // here.local_size))
+    _set_environment(here)
+    _begin_alike(here)
     return here, _store(here)
 
 
@@ -77,22 +79,47 @@ class Place:
         self.index, self.size = index, size
 
 
-def _set_environment(index: int, size: int) -> None:
-    for name in ("RANK", "LOCAL_RANK"):
-        os.environ[name] = str(index)
-    for name in ("WORLD_SIZE", "LOCAL_WORLD_SIZE"):
-        os.environ[name] = str(size)
+def _set_environment(here: _replica.Replica) -> None:
+    os.environ.update(RANK=str(here.index), WORLD_SIZE=str(here.size), LOCAL_RANK=str(here.index % here.local_size),
+                      LOCAL_WORLD_SIZE=str(here.local_size))
+    if here.hosts is not None:
+        os.environ.update(GROUP_RANK=str(here.hosts.number))
+    interface = "lo" if here.hosts is None else here.hosts.interface
+    if interface:
+        os.environ.setdefault("GLOO_SOCKET_IFNAME", interface)
+
+
+def _begin_alike(here: _replica.Replica) -> None:
+    """Those of other hosts are no copies of the first one: they get its random numbers."""
+    for index in here.remotes:
+        here.channels[index - 1].send(_random_numbers())
+    if here.sums is None:
+        return
+    states, _ = here.channels[0].receive()
+    torch.set_rng_state(states["torch"])
+    random.setstate(states["python"])
+    if "numpy" in states:
+        import numpy
+        numpy.random.set_state(states["numpy"])
+
+
+def _random_numbers() -> Dict[str, Any]:
+    states: Dict[str, Any] = {"torch": torch.get_rng_state(), "python": random.getstate()}
+    if "numpy" in sys.modules:
+        states["numpy"] = sys.modules["numpy"].random.get_state()
+    return states
 
 
 def _store(here: _replica.Replica) -> dist.Store:
+    address = "127.0.0.1" if here.hosts is None else here.hosts.address[0]
     if here.is_first:
-        store = dist.TCPStore("127.0.0.1", 0, here.size, is_master=True, wait_for_workers=False)
+        store = dist.TCPStore(address, 0, here.size, is_master=True, wait_for_workers=False)
         for channel in here.channels:
             channel.send(store.port)
     else:
         port, _ = here.channels[0].receive()
-        store = dist.TCPStore("127.0.0.1", port, here.size, is_master=False)
-    os.environ.update(MASTER_ADDR="127.0.0.1", MASTER_PORT=str(store.port))
+        store = dist.TCPStore(address, port, here.size, is_master=False)
+    os.environ.update(MASTER_ADDR=address, MASTER_PORT=str(store.port))
     return store
 
 
