@@ -5,11 +5,12 @@ import random
 import signal
 import subprocess
 import tempfile
+import time
 
-from harness import BINARY, Run, pids
-from measure import changes_of, figure, idle_values, idles_ms, in_turn, killed_workers, ratios, step_ms, stop
+from harness import BINARY, Run, environ_of, pids, wait_until
+from measure import after_fault, changes_of, figure, hosts, idle_values, idles_ms, in_turn, killed_workers, ratios, step_ms, stop, training
 from peers import environment, python_with_torch
-from pytorch import steps_per_s, torch_job
+from pytorch import MEASURED_S, rate, steps_per_s, torch_job
 from rows import PROGRAMS, at_least, below, row, shown, spread
 
 GPT = os.path.join(PROGRAMS, "replica.py")
@@ -75,6 +76,80 @@ def replica_audit(repetitions):
                 f"4 changes, {10 * repetitions} kills; {audit['samples']} units in {audit['steps']} steps: {audit['missing']} missing, "
                 f"{audit['repeated']} repeated, {audit['unequal_hashes']} of {audit['hashes_compared']} unequal")
     yield below("replica-audit/restarted", 0 if is_there else 1, "replicas", 0, "that were there from the start")
+
+
+def over_hosts(name, log):
+    """The environment of processes on hosts of a lab."""
+    return {**environment(), "GLOO_SOCKET_IFNAME": "eth0", name: log}
+
+
+def words_of(variables):
+    return [word for name, value in variables.items() for word in ("-x", f"{name}={value}")]
+
+
+def torchrun_on(lab, nodes, log):
+    python = python_with_torch()
+    for number, node in enumerate(nodes):
+        yield node.popen([python, "-m", "torch.distributed.run", f"--nnodes={len(nodes)}", "--nproc_per_node=1", f"--node_rank={number}",
+                          f"--master_addr={nodes[0].address}", "--master_port=29500", GPT, "static"],
+                         env={**os.environ, **over_hosts("RUN_DIR", log)}, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
+                         stderr=subprocess.DEVNULL)
+
+
+def replicas_on(lab, nodes, log):
+    variables = over_hosts("ELASTICTRAIN_STEP_LOG", log)
+    yield lab.popen_on_head([BINARY, "run", "-n", str(len(nodes) // 2), "-H", ",".join(node.name for node in nodes), "--per-replica", "2",
+                             "--hosts-per-replica", "2", *words_of(variables), "--", python_with_torch(), GPT, "elastic"],
+                            env={"ELASTICTRAIN_STATE_DIR": log}, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
+                            stderr=subprocess.DEVNULL)
+
+
+def speed_on(lab, way, count):
+    """Steps a second of each worker, on so many hosts."""
+    with tempfile.TemporaryDirectory(prefix="et-steps-") as log:
+        started = list(way(lab, lab.hosts[:count], log))
+        try:
+            wait_until(lambda: rate(log) or any(process.poll() is not None for process in started), 120, "first steps", 0.5)
+            time.sleep(MEASURED_S)
+            return rate(log)
+        finally:
+            for process in started:
+                process.terminate()
+            for process in started:
+                process.wait(60)
+            lab.wait_remote_pids_gone()
+
+
+@row("replica-hosts", "PyTorch", "replicas of two processes on two hosts each: steps a second beside torchrun on the same hosts and mesh; "
+     "a process and a host are lost",
+     "one and two replicas: ≥ 0.98 times torchrun with FSDP2 over Gloo; kill -9 of a process on another host than the first one ≤ 1 step + 50 ms, "
+     "a host's link down ≤ 4 s")
+def replica_hosts(repetitions):
+    """Hosts are network namespaces with an sshd each."""
+    with hosts(4) as lab:
+        for replicas in (1, 2):
+            ways = {"torchrun": torchrun_on, "replicas": replicas_on}
+            found = in_turn(repetitions, ways, lambda name: speed_on(lab, ways[name], 2 * replicas))
+            yield shown(f"replica-hosts/{replicas}-torchrun", found["torchrun"], "steps/s", f"{2 * replicas} hosts with one process each")
+            yield at_least(f"replica-hosts/{replicas}", ratios(found["replicas"], found["torchrun"]), "times", 0.98,
+                           f"{replicas} of two processes, {spread(found['replicas'])} steps/s")
+    job = torch_job((1, 2, 2), [GPT, "elastic"], preload=False, batch={"per_worker": 1}, audit={"every_steps": 1},
+                    failures={"max_crashes": 1000, "cool_down_ms": 1}, hosts={"list": [f"node{number}" for number in range(1, 6)]})
+    job["workers"].update(per_replica=2, hosts_per_replica=2)
+    killed, cut = [], []
+    with hosts(5) as lab, training(job, 2, 120, lab=lab, arguments=words_of({**environment(), "GLOO_SOCKET_IFNAME": "eth0"})) as run:
+        for _ in range(repetitions):
+            _, name = run.status()["workers"][1]["host"].split("+")
+            gone = {run.status()["workers"][1]["pid"]}
+            part = next(pid for pid in lab.host(name).pids() if b"ELASTICTRAIN_REPLICA_HOST=1" in environ_of(pid))
+            killed.append(after_fault(run, lambda: os.kill(part, signal.SIGKILL), 2, gone, 120))
+        _, name = run.status()["workers"][1]["host"].split("+")
+        gone = {run.status()["workers"][1]["pid"]}
+        cut.append(after_fault(run, lambda: lab.host(name).set_link(False), 2, gone, 120))
+        lab.host(name).set_link(True)
+    yield below("replica-hosts/killed", idles_ms(killed), "ms", round(step_ms(killed) + 50, 1),
+                f"kill -9 of a process on another host than the first one, median step {step_ms(killed):.0f} ms")
+    yield below("replica-hosts/link", [max(0.0, one.idle) for one in cut], "s", 4, "the cable of one of the hosts pulled; a spare one takes its place")
 
 
 @row("shard-checkpoint", "PyTorch", "replicas of two processes: a checkpoint of 1.07 GB every 10 steps, and what other numbers of "
