@@ -13,25 +13,28 @@ import tempfile
 HOSTS = "ET_TORCH_HOSTS"  # of each replica in a test's programs; none: one
 
 
+def count():
+    return int(os.environ.get(HOSTS, "1"))
+
+
 def spread(command):
     """The command of a program whose replicas are on as many hosts as the test says."""
-    count = os.environ.get(HOSTS)
-    return [sys.executable, os.path.abspath(__file__), count, *command] if count else command
+    return [sys.executable, os.path.abspath(__file__), str(count()), *command] if count() > 1 else command
 
 
-def main(count, command):
+def main(hosts, command):
     held = socket.socket()
     held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
     held.bind(("127.0.0.1", 0))
     held.set_inheritable(True)
     key, folder = secrets.token_hex(32), tempfile.mkdtemp()
     environments = []
-    for number in range(count):
+    for number in range(hosts):
         path = os.path.join(folder, str(number))
         with open(path, "w", encoding="ascii") as file:
             file.write(key)
         environments.append({
-            **os.environ, "ELASTICTRAIN_REPLICA_HOSTS": str(count), "ELASTICTRAIN_REPLICA_HOST": str(number),
+            **os.environ, "ELASTICTRAIN_REPLICA_HOSTS": str(hosts), "ELASTICTRAIN_REPLICA_HOST": str(number),
             "ELASTICTRAIN_REPLICA_ADDRESS": f"127.0.0.1:{held.getsockname()[1]}", "ELASTICTRAIN_REPLICA_KEY_FILE": path,
             "ELASTICTRAIN_REPLICA_INTERFACE": "lo", "ELASTICTRAIN_REPLICA_TIMEOUT_MS": "60000"})
     for environment in environments[1:]:

@@ -7,6 +7,7 @@ import unittest
 
 import harness
 import torch_hosts
+import torch_replica_sizes_test
 import torch_replicas_test
 from harness import Case, Run, pids
 from lab import Lab
@@ -21,7 +22,9 @@ CASES = {
         "test_replicas_come_go_and_die", "test_two_replicas_with_data_of_their_own_train_the_model_of_one_process",
         "test_a_stopped_run_goes_on"),
     torch_replicas_test.TensorParallel: (
-        "test_replicas_come_go_and_die",)}
+        "test_replicas_come_go_and_die",),
+    torch_replica_sizes_test.Sizes: (
+        "test_a_run_goes_on_with_replicas_of_another_size",)}
 
 
 def setUpModule():

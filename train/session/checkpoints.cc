@@ -102,7 +102,10 @@ Status Checkpoints::take_other(checkpoint::Manifest& manifest, std::string_view 
   std::deque<std::vector<std::byte>> beside;  // for state that the program fills here, and its port copies
   for (const auto& buffer : parts_.buffers.buffers()) {
     const bool is_here = buffer.port == nullptr;
-    if (!is_here) beside.emplace_back(buffer.bytes);
+    if (!is_here) {
+      beside.emplace_back(buffer.bytes);
+      if (auto copied = buffer.port->read(buffer.data, beside.back()); !copied) return copied;
+    }
     other.state.push_back({buffer.name, {is_here ? buffer.data : beside.back().data(), buffer.bytes}});
   }
   parts_.on_other_layout(other);

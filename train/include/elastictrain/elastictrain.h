@@ -179,7 +179,7 @@ typedef struct et_other_layout {
   size_t header_bytes;
   const void* data; /* of all its tensors */
   size_t data_bytes;
-  const et_named* state; /* of this program */
+  const et_named* state; /* of this program, with the values that it has now */
   size_t state_count;
   const char* refusal; /* NULL: none */
   uint64_t samples_used;

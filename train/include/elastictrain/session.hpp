@@ -206,7 +206,7 @@ struct OtherLayout {
   std::string_view manifest;        // JSON
   std::string_view header;          // of the safetensors file, from its first byte
   std::span<const std::byte> data;  // of all its tensors
-  std::vector<Named> state = {};    // of this program
+  std::vector<Named> state = {};    // of this program, with the values that it has now
 
   std::string refusal = {};
   std::uint64_t samples_used = 0;
