@@ -7,13 +7,16 @@ import shlex
 import signal
 import subprocess
 import tempfile
+import unittest
 
 import harness
 from harness import Case, Run, members, newest_checkpoint, synthetic, wait_until
 from lab import Lab
+from replica_hosts_test import PACKAGE, PYTHON
 from slurm_lab import Slurm
 
 SCRIPT = os.path.realpath(os.path.join(os.path.dirname(__file__), "..", "..", "scripts", "hpc", "slurm.sh"))
+PROGRAM = os.path.join(os.path.dirname(os.path.realpath(__file__)), "replica_hosts_program.py")
 ENDED = ("COMPLETED", "FAILED", "CANCELLED", "TIMEOUT", "NODE_FAIL")
 
 
@@ -21,8 +24,9 @@ class BatchRun(Run):
     """A run that scripts/hpc/slurm.sh starts in a job. Its records are read like those of any other run."""
 
     def __init__(self, slurm, *options, **sections):
-        config = {"workers": {"min": 1}, "batch": {"per_worker": 16}, "audit": {"every_steps": 10},
-                  "trainer": synthetic(), **sections}
+        config = {"workers": {"min": 1}, "batch": {"per_worker": 16}, "audit": {"every_steps": 10}, **sections}
+        if "command" not in config:
+            config["trainer"] = synthetic()
         super().__init__(config)
         self.slurm = slurm
         self.options = options
@@ -114,9 +118,9 @@ class InAJob(SlurmCase):
 
 
 class GivesWay(SlurmCase):
-    def assert_comes_back(self, run, give_way):
+    def assert_comes_back(self, run, give_way, size=3):
         """Trains on all hosts, ends with a checkpoint and status 75, is requeued, and continues at that step."""
-        run.wait_generation(3)
+        run.wait_generation(size)
         run.wait_more_steps(60)
         give_way(run)
         run.slurm.wait_job(run.number, lambda job: job["Restarts"] == "1" and job["JobState"] == "RUNNING")
@@ -140,6 +144,21 @@ class GivesWay(SlurmCase):
 
         with BatchRun(self.slurm, "--nodes=3", "--ntasks-per-node=1") as run:
             self.assert_comes_back(run, preempt)
+
+    @unittest.skipUnless("ELASTICTRAIN_LIBRARY" in os.environ, "an interpreter without a sanitizer's runtime cannot load the library")
+    def test_a_preemption_of_workers_on_two_hosts_each_is_as_well(self):
+        """Every process of the job gets TERM, parts and agents of all hosts too."""
+        def preempt(run):
+            self.assertEqual({record["host"] for record in run.events("spawn")}, {"node1+node2"})
+            for name in ("CONT", "TERM"):
+                run.slurm.run(["scancel", f"--signal={name}", "--full", str(run.number)])
+
+        library = os.environ["ELASTICTRAIN_LIBRARY"]
+        variables = [f"PYTHONPATH={PACKAGE}", f"ELASTICTRAIN_LIBRARY={library}"]
+        workers = {"min": 1, "start": 1, "max": 1, "per_replica": 4, "hosts_per_replica": 2}
+        with BatchRun(self.slurm, "--nodes=2", "--ntasks-per-node=1", command=[PYTHON, PROGRAM], workers=workers,
+                      environment={"set": variables}) as run:
+            self.assert_comes_back(run, preempt, size=1)
 
     def test_a_job_that_its_user_cancels_is_not_requeued(self):
         for options in ((), ("--full",)):
