@@ -83,6 +83,17 @@ class PartsOfBatches(unittest.TestCase):
         with self.assertRaisesRegex(ElasticError, r"batches\(\) gives the parts of one batch, all of them for one update"):
             self.train(Script((1, 2)), 1)
 
+    def test_an_epoch_that_ends_where_a_new_replica_goes_on_is_no_batch(self):
+        """Its pass is that of the others' last update."""
+        script = Script((0, 2))
+        own = script.turns.over(batches(4))
+        next(own)
+        ended = batches(0)
+        placed = _iterators.placed(own, _iterators.place_of(own), [ended])
+        script.turns.note_pass(script.run)
+        self.assertEqual(list(placed), [])
+        self.assertEqual(script.turns.name, "batches()")
+
     def test_an_epoch_of_one_update_is_no_batch(self):
         script = Script((0, 2))
         for _ in range(3):

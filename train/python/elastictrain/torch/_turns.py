@@ -207,19 +207,21 @@ class Turns:
 class Turn(_iterators.Passing):
     """Over an iterator of the script's own, in a loop of its own."""
 
-    def __init__(self, inner: Any, turns: Turns) -> None:
+    def __init__(self, inner: Any, turns: Turns, is_placed: bool = False) -> None:
+        """`is_placed`: others have drawn from it, of whose updates this process knows nothing."""
         super().__init__(inner)
-        self._turns, self._source, self._begun = turns, _source_of(inner), turns.seen()
+        self._turns, self._source, self._begun = turns, _source_of(inner), None if is_placed else turns.seen()
 
     def __next__(self) -> Any:
         try:
             return self._turns.draw(self._source, lambda: next(self.inner))
         except StopIteration:
-            self._turns.note_end(self._source, self._begun)
+            if self._begun is not None:
+                self._turns.note_end(self._source, self._begun)
             raise
 
     def over(self, inner: Any) -> "Turn":
-        return Turn(inner, self._turns)
+        return Turn(inner, self._turns, is_placed=True)
 
 
 class LoaderTurn(_loaders.LoaderIterator):
