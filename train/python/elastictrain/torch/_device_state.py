@@ -55,7 +55,7 @@ class DeviceState:
             if not self._devices:
                 _devices.lock(self.room, tensor.device)
             self._devices.add(tensor.device)
-        self._tensors.append(_devices.bytes_of(tensor))
+        self._tensors.append(_devices.bytes_of(tensor.data))  # what is written into it is no change that a backward pass sees
         size = tensor.numel() * tensor.element_size()
         return OnDevice(len(self._tensors) - 1, size, str(tensor.dtype).replace("torch.", ""), tuple(tensor.shape))
 
