@@ -287,6 +287,17 @@ class Replicas(unittest.TestCase):
         self.assert_ends_with(replica_test.SESSION + "if here.index == 2: sys.exit()" + wait,
                               "process 2 of this replica has ended before the others")
 
+    def test_a_process_whose_state_may_still_be_copied_ends_the_replica_as_well(self):
+        """It stays until the first process has ended, which waits for none of its calls."""
+        self.assert_ends_with(replica_test.SESSION + """
+if here.index == 2:
+    import threading
+    session._server = threading.Thread(target=here.copies[0].receive, daemon=True)
+    session._server.start()
+    sys.exit(0)
+session.start()
+""", "process 2 of this replica has ended before the others")
+
     def test_no_process_outlives_the_first_one(self):
         for end in ("os.kill(os.getpid(), signal.SIGKILL)", "raise ValueError('its own fault')"):
             with self.subTest(end):

@@ -126,8 +126,8 @@ class Remote:
         found, self._results, self._started = self._results, [], 0
         return found
 
-    def await_end(self) -> None:
-        self._thread.join()
+    def await_end(self, limit_s: Optional[float] = None) -> None:
+        self._thread.join(limit_s)
 
     def _receive(self) -> None:
         is_orderly = False

@@ -18,12 +18,12 @@ from typing import Any, Dict, List, Optional
 
 from . import _helpers, _replica_hosts
 from ._channel import Channel
-from ._planes import PlaneServer, Remote
+from ._planes import SAME_ERROR_S, PlaneServer, Remote
 from ._replica_hosts import Hosts
 from .errors import ElasticError
 from .session import Session
 
-SAME_ERROR_S = 1.0  # in which the first process may end with the error of another one, and say it as the worker's
+AWAITED_S = 2 * SAME_ERROR_S  # for the reason of another one's end
 REFUSAL = "this process belongs to a replica of several; its session is that of elastictrain.torch.elastic()"
 
 
@@ -175,6 +175,7 @@ def _end_at_once(here: Replica) -> None:
     """What follows is only the unloading of torch, for which the others would wait. The first process may still copy what is here."""
     if getattr(sys, "last_value", None) is not None:
         return
+    here.channels[0].close()  # a first process that still waits for a call of this one ends
     if here.follower is not None:
         here.follower.await_last_copy()
     if here.watch is not None:
@@ -211,7 +212,7 @@ class Watch:
 
     def await_one(self, index: int) -> None:
         """Of a process that is about to end: says why, unless it ends with success."""
-        self._threads[index - 1].join()
+        self._threads[index - 1].join(AWAITED_S)
 
     def await_all(self) -> None:
         for thread in self._threads:

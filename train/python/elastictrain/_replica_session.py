@@ -18,7 +18,7 @@ from typing import Any, Callable, Deque, Dict, FrozenSet, Iterator, List, NamedT
 
 from . import _helpers, _memory
 from ._planes import Planes
-from ._replica import Replica
+from ._replica import AWAITED_S, Replica
 from .errors import ElasticError, Interrupted, SessionError
 from .session import _ITEM_BYTES, _SAFETENSORS, TYPES, Batch, Change, GoesOn, OtherLayout, Session, StepReport
 
@@ -132,7 +132,7 @@ class Leader(OwnMemory, Session):
             yield
         except EOFError:
             if number in self._remotes:
-                self._remotes[number].await_end()
+                self._remotes[number].await_end(AWAITED_S)
             else:
                 assert self._replica.watch is not None
                 self._replica.watch.await_one(number + 1)
@@ -342,9 +342,9 @@ class Leader(OwnMemory, Session):
                 self._receive(number)
         self._submit_rows(is_last=True)
         self._gather("wait_all_reduce")
-        self._for_all(super().wait_all_reduce)
         self._row = 0
         self._gradients = [[] for _ in self._gradients]
+        self._for_all(super().wait_all_reduce)
         self._cross_back()
 
     def _submit_rows(self, is_last: bool = False) -> None:
