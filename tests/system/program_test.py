@@ -15,7 +15,9 @@ class Program(Case):
             self.assertEqual(run.wait(60), 0)
             run.wait_no_processes()
             self.assert_audit_clean(run)
-            self.assertEqual([change["kind"] for change in run.events("generation")], ["start", "grow", "update"])
+            kinds = [change["kind"] for change in run.events("generation")]
+            self.assertEqual(kinds[:3], ["start", "grow", "update"])
+            self.assertIn(kinds[3:], ([], ["recover"]), "a newcomer that ends a moment before the others ended early, as far as is known")
             self.assertEqual([asked["target"] for asked in run.events("program_requested")], [3, 0])
             self.assertTrue(run.events("resize_requested", target=3, reason="requested by the program"))
             self.assertTrue(run.events("plan_updated", target_synchronization="s-sgd"))
