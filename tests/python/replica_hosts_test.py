@@ -262,21 +262,8 @@ def run(program, **options):
                           capture_output=True, text=True, timeout=60, **options)
 
 
-class Replicas(unittest.TestCase):
-    def assert_ends_with(self, program, sentence, status=1):
-        done = run(program)
-        self.assertEqual(done.returncode, status, done.stderr)
-        self.assertIn(sentence, done.stderr)
-
-    def test_all_processes_go_through_the_same_steps(self):
-        done = run(replica_test.LOOP)
-        self.assertEqual(done.returncode, 0, done.stderr)
-        seen = [("change", 1), ("step", 10), ("step", 10), ("step", 10)]
-        self.assertEqual(sorted(done.stdout.splitlines()), [f"process {index}: {seen}" for index in range(3)])
-
-    def test_a_process_that_makes_another_call_ends_the_replica(self):
-        self.assert_ends_with(replica_test.SESSION + "session.early('index') if here.index == 2 else session.start()",
-                              "process 2 called early() where process 0 called start()")
+class Replicas(replica_test.Alike, unittest.TestCase):
+    run_program = staticmethod(run)
 
     def test_a_process_that_dies_ends_the_replica(self):
         wait = "\nsession.start()\n"
@@ -287,34 +274,11 @@ class Replicas(unittest.TestCase):
         self.assert_ends_with(replica_test.SESSION + "if here.index == 2: sys.exit()" + wait,
                               "process 2 of this replica has ended before the others")
 
-    def test_a_process_whose_state_may_still_be_copied_ends_the_replica_as_well(self):
-        """It stays until the first process has ended, which waits for none of its calls."""
-        self.assert_ends_with(replica_test.SESSION + """
-if here.index == 2:
-    import threading
-    session._server = threading.Thread(target=here.copies[0].receive, daemon=True)
-    session._server.start()
-    sys.exit(0)
-session.start()
-""", "process 2 of this replica has ended before the others")
-
     def test_no_process_outlives_the_first_one(self):
+        """Those that compute for long are ended by their agents."""
         for end in ("os.kill(os.getpid(), signal.SIGKILL)", "raise ValueError('its own fault')"):
             with self.subTest(end):
-                done = run(replica_test.BEGIN + "os.write(1, f'{os.getpid()}\\n'.encode())\n" + replica_test.MAKE +
-                           f"if here.index: session.start()\n{end}")
-                self.assertNotEqual(done.returncode, 0)
-                pids = [int(line) for line in done.stdout.split()]
-                self.assertEqual(len(pids), 3)
-                deadline = time.monotonic() + 30
-                while any(os.path.exists(f"/proc/{pid}") for pid in pids):
-                    self.assertLess(time.monotonic(), deadline)
-                    time.sleep(0.01)
-
-    def test_the_end_of_the_others_is_awaited(self):
-        done = run(replica_test.LOOP + "\nif here.index == 2:\n    time.sleep(1)\n    os.write(1, b'its last words')\n")
-        self.assertEqual(done.returncode, 0, done.stderr)
-        self.assertIn("its last words", done.stdout)
+                self.assert_all_end(f"if here.index: session.start()\n{end}")
 
 
 if __name__ == "__main__":

@@ -49,14 +49,18 @@ def run(program, **options):
                           timeout=60, **options)
 
 
-class Replicas(unittest.TestCase):
+class Alike:
+    """What is so on one host and on several."""
+
+    run_program = staticmethod(run)
+
     def assert_ends_with(self, program, sentence, status=1):
-        done = run(program)
+        done = self.run_program(program)
         self.assertEqual(done.returncode, status, done.stderr)
         self.assertIn(sentence, done.stderr)
 
     def test_all_processes_go_through_the_same_steps(self):
-        done = run(LOOP)
+        done = self.run_program(LOOP)
         self.assertEqual(done.returncode, 0, done.stderr)
         seen = [("change", 1), ("step", 10), ("step", 10), ("step", 10)]
         self.assertEqual(sorted(done.stdout.splitlines()), [f"process {index}: {seen}" for index in range(3)])
@@ -68,7 +72,7 @@ class Replicas(unittest.TestCase):
                               "process 1 shares 'one' where process 0 shares 'other'")
 
     def test_values_of_each_process_stay_apart(self):
-        done = run(SESSION + """
+        done = self.run_program(SESSION + """
 from elastictrain import _replica_session
 assert session.start()
 own = bytes([here.index])
@@ -100,17 +104,6 @@ os.write(1, b"done ")
         self.assert_ends_with(BEGIN + "_replica_session.of(here).set_data(sample_count=30, batch=10 + here.index)",
                               "divide their data alike, but process 1 has batch 11 and process 0 10")
 
-    def test_a_process_that_dies_ends_the_replica(self):
-        wait = "\nsession.start()\n"
-        self.assert_ends_with(SESSION + "if here.index == 1: os.kill(os.getpid(), signal.SIGKILL)" + wait,
-                              "process 1 of this replica has ended with signal 9; its replica ends", -signal.SIGKILL)
-        self.assert_ends_with(SESSION + "if here.index == 1: os.kill(os.getpid(), signal.SIGSEGV)" + wait,
-                              "process 1 of this replica has ended with signal 11; its replica ends")
-        self.assert_ends_with(SESSION + "if here.index == 2: sys.exit(5)" + wait,
-                              "process 2 of this replica has ended with status 5; its replica ends")
-        self.assert_ends_with(SESSION + "if here.index == 2: sys.exit()" + wait,
-                              "process 2 of this replica has ended before the others")
-
     def test_a_process_whose_state_may_still_be_copied_ends_the_replica_as_well(self):
         """It stays until the first process has ended, which waits for none of its calls."""
         self.assert_ends_with(SESSION + """
@@ -122,23 +115,38 @@ if here.index == 2:
 session.start()
 """, "process 2 of this replica has ended before the others")
 
+    def assert_all_end(self, program):
+        done = self.run_program(BEGIN + "os.write(1, f'{os.getpid()}\\n'.encode())\n" + MAKE + program)
+        self.assertNotEqual(done.returncode, 0)
+        pids = [int(line) for line in done.stdout.split()]
+        self.assertEqual(len(pids), 3)
+        deadline = time.monotonic() + 30
+        while any(os.path.exists(f"/proc/{pid}") for pid in pids):
+            self.assertLess(time.monotonic(), deadline)
+            time.sleep(0.01)
+
     def test_no_process_outlives_the_first_one(self):
         for end in ("os.kill(os.getpid(), signal.SIGKILL)", "raise ValueError('its own fault')"):
             with self.subTest(end):
-                done = run(BEGIN + "os.write(1, f'{os.getpid()}\\n'.encode())\n" + MAKE +
-                           f"if here.index == 2: time.sleep(1000)\nif here.index: session.start()\n{end}")
-                self.assertNotEqual(done.returncode, 0)
-                pids = [int(line) for line in done.stdout.split()]
-                self.assertEqual(len(pids), 3)
-                deadline = time.monotonic() + 30
-                while any(os.path.exists(f"/proc/{pid}") for pid in pids):
-                    self.assertLess(time.monotonic(), deadline)
-                    time.sleep(0.01)
+                self.assert_all_end(f"if here.index == 2: time.sleep(1000)\nif here.index: session.start()\n{end}")
 
     def test_the_end_of_the_others_is_awaited(self):
-        done = run(LOOP + "\nif here.index == 2:\n    time.sleep(1)\n    os.write(1, b'its last words')\n")
+        done = self.run_program(LOOP + "\nif here.index == 2:\n    time.sleep(1)\n    os.write(1, b'its last words')\n")
         self.assertEqual(done.returncode, 0, done.stderr)
         self.assertIn("its last words", done.stdout)
+
+
+class Replicas(Alike, unittest.TestCase):
+    def test_a_process_that_dies_ends_the_replica(self):
+        wait = "\nsession.start()\n"
+        self.assert_ends_with(SESSION + "if here.index == 1: os.kill(os.getpid(), signal.SIGKILL)" + wait,
+                              "process 1 of this replica has ended with signal 9; its replica ends", -signal.SIGKILL)
+        self.assert_ends_with(SESSION + "if here.index == 1: os.kill(os.getpid(), signal.SIGSEGV)" + wait,
+                              "process 1 of this replica has ended with signal 11; its replica ends")
+        self.assert_ends_with(SESSION + "if here.index == 2: sys.exit(5)" + wait,
+                              "process 2 of this replica has ended with status 5; its replica ends")
+        self.assert_ends_with(SESSION + "if here.index == 2: sys.exit()" + wait,
+                              "process 2 of this replica has ended before the others")
 
     def test_there_is_one_session(self):
         self.assert_ends_with(BEGIN + "elastictrain.Session()", "its session is that of elastictrain.torch.elastic()")

@@ -53,7 +53,6 @@ class Remote:
         """`changed`: of all such processes."""
         self.index = index
         self.addresses: Dict[int, int] = {}  # of mirrors of its memory, by the number of the storage
-        self.problem = ""  # of the sums since take_results()
         self._mirrors: List[mmap.mmap] = []
         self._written: List[Written] = []
         self._known: List[bytes] = []  # what the other process has in these
@@ -89,9 +88,9 @@ class Remote:
         """Of such tensors, what the other process lacks."""
         found = {}
         for number, (address, size) in enumerate(self._written):
-            value = ctypes.string_at(address, size)
-            if value != self._known[number]:
-                found[number] = self._known[number] = value
+            memory = view(address, size) if size else b""
+            if memory != self._known[number]:
+                found[number] = self._known[number] = bytes(memory)
         return found
 
     # --- Sums

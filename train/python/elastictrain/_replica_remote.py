@@ -6,7 +6,7 @@ import ctypes
 import threading
 from typing import Any, Dict, List, Optional, Tuple
 
-from ._planes import Gradient, PlaneServer, memory_of, view
+from ._planes import Gradient, PlaneServer, memory_of
 from ._replica import Replica
 from ._replica_session import Follower
 from .session import Batch
@@ -57,7 +57,7 @@ class RemoteFollower(Follower):
         values = {}
         for number in numbers:
             memory = memory_of(self._written[number][1])
-            if memory is not None and bytes(memory) != self._refreshed.get(number):
+            if memory is not None and memory != self._refreshed.get(number):
                 values[number] = self._refreshed[number] = bytes(memory)
         if values:
             self._send("written", values)
@@ -83,38 +83,3 @@ class RemoteFollower(Follower):
     def next_batch(self) -> Optional[Batch]:
         self._sums.begin_step()  # until now a loss may make those of the step before again
         return super().next_batch()
-
-
-class RemoteAccess:
-    """The first process's to the state of such a one. Thread: any."""
-
-    def __init__(self, channel: Any, index: int, room_bytes: int) -> None:
-        self._channel, self._index, self._room_bytes = channel, index, room_bytes
-        self._lock = threading.Lock()
-
-    def read(self, number: int, offset: int, into: int, size: int) -> None:
-        self._copy(True, number, offset, into, size)
-
-    def write(self, number: int, offset: int, source: int, size: int) -> None:
-        self._copy(False, number, offset, source, size)
-
-    def _copy(self, reads: bool, number: int, offset: int, address: int, size: int) -> None:
-        from .errors import ElasticError
-        for begin in range(0, size, self._room_bytes):
-            part = view(address + begin, min(self._room_bytes, size - begin))
-            with self._lock:
-                try:
-                    problem = self._copy_piece(reads, number, offset + begin, part)
-                except EOFError:
-                    raise ElasticError(f"process {self._index} of this replica has ended, and what it held with it") from None
-            if problem is not None:
-                raise ElasticError(f"process {self._index} of this replica: {problem}")
-
-    def _copy_piece(self, reads: bool, number: int, offset: int, memory: memoryview) -> Any:
-        self._channel.send((reads, number, offset, len(memory)))
-        if not reads:
-            self._channel.send_bytes(memory)
-        problem, _ = self._channel.receive()
-        if reads and problem is None:
-            self._channel.read_into(memory)
-        return problem

@@ -209,18 +209,16 @@ class Leader(OwnMemory, Session):
                                   functools.partial(access.write, tensor.number))
 
     def _access_to(self, index: int) -> Any:
-        from .torch._device_state import Access, asking
+        from .torch._device_state import Access, asking, by_channel, by_room
         if index == 0:
-            return Access(self._on_devices.room.data_ptr(), self._on_devices.copy)
+            return Access(by_room(self._on_devices.room.data_ptr(), self._on_devices.copy))
         channel = self._replica.copies[index - 1]
         if index - 1 in self._remotes:
-            from ._replica_remote import RemoteAccess
-            from .torch._device_state import ROOM_BYTES
-            return RemoteAccess(channel, index, ROOM_BYTES)
+            return Access(by_channel(channel, index))
         with self._present(index - 1):
             size, descriptor = channel.receive()
         assert descriptor is not None
-        return Access(_mapped(descriptor, size), asking(channel, index))
+        return Access(by_room(_mapped(descriptor, size), asking(channel, index)))
 
     def share_first_tensor(self, name: str, value: Any, every_steps: int = 1) -> None:
         super().share_first_tensor(_named(0, name), value, every_steps)

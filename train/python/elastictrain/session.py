@@ -114,7 +114,8 @@ class Session:
         self._library = c.load()
         self._handle = ctypes.c_void_p()
         self._kept: List[Any] = []  # shared memory
-        self._elsewhere: List[Any] = []  # functions of the open step
+        self._elsewhere: List[Any] = []  # the program's functions of the open step
+        self._on_elsewhere: Any = None  # the library's to them
         self._step_kept: List[Any] = []  # gradients of the open step
         self._callback: Any = None
         self._hooks: Any = None
@@ -384,10 +385,16 @@ class Session:
         """One bucket of the step whose sum the program makes elsewhere, in another process of this worker for example: `start` begins
         it, on a thread of the session, in the order of the calls; `finish`, of the last such bucket, returns when all are complete. What
         they raise counts as the loss of a worker: the step is repeated. elastictrain/plane.hpp has the whole."""
-        functions = (c.StartElsewhere(lambda sum, problem, room, _: self._done(lambda: start(Sum(sum.contents)), problem, room)),
-                     c.FinishElsewhere(lambda sums, problem, room, _: self._done(lambda: finish(Sums(sums.contents)), problem, room)))
-        self._do("all_reduce_elsewhere_async", *functions, None)
-        self._elsewhere.append(functions)
+        if self._on_elsewhere is None:
+            self._on_elsewhere = c.StartElsewhere(self._start_elsewhere), c.FinishElsewhere(self._finish_elsewhere)
+        self._elsewhere.append((start, finish))
+        self._do("all_reduce_elsewhere_async", *self._on_elsewhere, len(self._elsewhere))
+
+    def _start_elsewhere(self, said: Any, problem: int, room: int, number: int) -> int:
+        return self._done(lambda: self._elsewhere[number - 1][0](Sum(said.contents)), problem, room)
+
+    def _finish_elsewhere(self, said: Any, problem: int, room: int, number: int) -> int:
+        return self._done(lambda: self._elsewhere[number - 1][1](Sums(said.contents)), problem, room)
 
     def _reduce_gradient(self, suffix: str, gradient: Any, stream: Optional[int]) -> None:
         memory = _memory.of(gradient)

@@ -3,7 +3,6 @@ through host memory that the first one maps.
 """
 
 import contextlib
-import ctypes
 import os
 import threading
 from typing import Any, Callable, Dict, List, NamedTuple, Optional, Set, Tuple
@@ -11,8 +10,8 @@ from typing import Any, Callable, Dict, List, NamedTuple, Optional, Set, Tuple
 import torch
 
 from . import _devices
-from .._planes import view
 from .._memory import is_on_device
+from .._planes import view
 from .._replica_session import share
 from ..errors import ElasticError
 
@@ -124,37 +123,61 @@ class DeviceState:
         return None
 
 
+Copy = Callable[[bool, int, int, memoryview], None]  # as DeviceState.copy(), between a tensor and this memory
+
+
 class Access:
     """The first process's to the state of one. Thread: any."""
 
-    def __init__(self, address: int, copy: Callable[[bool, int, int, int], None]) -> None:
-        """`address`: of the room; `copy`: as DeviceState.copy()."""
-        self._address, self._copy = address, copy
+    def __init__(self, copy: Copy) -> None:
+        self._copy = copy
         self._lock = threading.Lock()
 
     def read(self, number: int, offset: int, into: int, size: int) -> None:
-        for begin in range(0, size, ROOM_BYTES):
-            part = min(ROOM_BYTES, size - begin)
-            with self._lock:
-                self._copy(True, number, offset + begin, part)
-                ctypes.memmove(into + begin, self._address, part)
+        self._copy_pieces(True, number, offset, into, size)
 
     def write(self, number: int, offset: int, source: int, size: int) -> None:
+        self._copy_pieces(False, number, offset, source, size)
+
+    def _copy_pieces(self, reads: bool, number: int, offset: int, address: int, size: int) -> None:
         for begin in range(0, size, ROOM_BYTES):
-            part = min(ROOM_BYTES, size - begin)
+            memory = view(address + begin, min(ROOM_BYTES, size - begin))
             with self._lock:
-                ctypes.memmove(self._address, source + begin, part)
-                self._copy(False, number, offset + begin, part)
+                self._copy(reads, number, offset + begin, memory)
+
+
+def by_room(address: int, copy: Callable[[bool, int, int, int], None]) -> Copy:
+    """By way of the room at `address`, which this process has too; `copy`: as DeviceState.copy()."""
+    def move(reads: bool, number: int, offset: int, memory: memoryview) -> None:
+        room = view(address, len(memory))
+        if not reads:
+            room[:] = memory
+        copy(reads, number, offset, len(memory))
+        if reads:
+            memory[:] = room
+    return move
 
 
 def asking(channel: Any, index: int) -> Callable[[bool, int, int, int], None]:
     """What copies in process `index`, which serves the channel."""
-    def copy(*asked: Any) -> None:
-        try:
-            channel.send(asked)
-            problem, _ = channel.receive()
-        except EOFError:
-            raise ElasticError(f"process {index} of this replica has ended, and what it held with it") from None
-        if problem is not None:
-            raise ElasticError(f"process {index} of this replica: {problem}")
-    return copy
+    return lambda *asked: _ask(channel, index, asked)
+
+
+def by_channel(channel: Any, index: int) -> Copy:
+    """The same of a process on another host: what is copied crosses with the question or the answer."""
+    return lambda reads, number, offset, memory: _ask(channel, index, (reads, number, offset, len(memory)), memory)
+
+
+def _ask(channel: Any, index: int, asked: Any, memory: Optional[memoryview] = None) -> None:
+    reads = asked[0]
+    try:
+        channel.send(asked)
+        if memory is not None and not reads:
+            channel.send_bytes(memory)
+        problem, _ = channel.receive()
+        if memory is not None and reads and problem is None:
+            channel.read_into(memory)
+    except EOFError:
+        raise ElasticError(f"process {index} of this replica has ended, and what it held with it") from None
+    if problem is not None:
+        raise ElasticError(f"process {index} of this replica: {problem}")
